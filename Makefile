@@ -20,7 +20,7 @@ PKG_CONFIG ?= pkg-config
 VERSION := 0.1.0
 
 CFLAGS ?= -O2 -g
-WARN    = -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
+WARN    = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes \
           -Wmissing-prototypes -Wvla -Wformat=2
 ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DWIAMODEL_VERSION='"$(VERSION)"' \
           -I. -I$(O)/gen $(WARN) $(if $(WERROR),-Werror) -fno-strict-aliasing -fstack-protector-strong \
