@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+
+int main(void)
+{
+	puts("wiamodel " WIAMODEL_VERSION);
+	return 0;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "parsers/core/metadata.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PREFIX "wiamodel."
+
+static int check_string(const struct value *v, struct error *e)
+{
+	if (v->kind != VALUE_STRING)
+		return error_set(e, EINVAL, "not a string");
+	return 0;
+}
+
+static bool digits(struct str s, size_t *at, size_t min, size_t max)
+{
+	size_t n = 0;
+
+	while (*at < s.len && n < max && s.ptr[*at] >= '0' && s.ptr[*at] <= '9') {
+		(*at)++;
+		n++;
+	}
+	return n >= min;
+}
+
+static bool is_char(struct str s, size_t *at, const char *set)
+{
+	if (*at >= s.len || !s.ptr[*at] || !strchr(set, s.ptr[*at]))
+		return false;
+	(*at)++;
+	return true;
+}
+
+/* MAJOR.MINOR.PATCH, each a number without leading zeros (semver.org 2.0.0, 2) that fits 63 bits, since ONNX
+ * keeps its version as an int64 */
+static int check_version(const struct value *v, struct error *e)
+{
+	struct str s = v->kind == VALUE_STRING ? v->str : STR("");
+	size_t at = 0;
+
+	if (v->kind != VALUE_STRING)
+		return check_string(v, e);
+	for (int part = 0; part < 3; part++) {
+		size_t begin = at + (part > 0);
+
+		if (part > 0 && !is_char(s, &at, "."))
+			break;
+		if (!digits(s, &at, 1, 18) || (s.ptr[begin] == '0' && at > begin + 1))
+			break;
+		if (part == 2 && at == s.len)
+			return 0;
+	}
+	return error_set(e, EINVAL, "'%.*s' is not MAJOR.MINOR.PATCH", STR_ARG(s));
+}
+
+static unsigned number(struct str s, size_t at, size_t n)
+{
+	unsigned v = 0;
+
+	while (n--)
+		v = v * 10 + (unsigned)(s.ptr[at++] - '0');
+	return v;
+}
+
+static bool is_date(struct str s, size_t *at)
+{
+	static const unsigned char days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+	unsigned year, month, day;
+
+	if (!digits(s, at, 4, 4) || !is_char(s, at, "-") || !digits(s, at, 2, 2) ||
+		!is_char(s, at, "-") || !digits(s, at, 2, 2))
+		return false;
+	year = number(s, *at - 10, 4);
+	month = number(s, *at - 5, 2);
+	day = number(s, *at - 2, 2);
+	if (month < 1 || month > 12 || day < 1 || day > days[month - 1])
+		return false;
+	return month != 2 || day < 29 || (year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
+}
+
+/* hh:mm[:ss[.fraction]]; 60 is a leap second */
+static bool is_time(struct str s, size_t *at)
+{
+	if (!digits(s, at, 2, 2) || number(s, *at - 2, 2) > 23 || !is_char(s, at, ":") ||
+		!digits(s, at, 2, 2) || number(s, *at - 2, 2) > 59)
+		return false;
+	if (!is_char(s, at, ":"))
+		return true;
+	if (!digits(s, at, 2, 2) || number(s, *at - 2, 2) > 60)
+		return false;
+	return !is_char(s, at, ".") || digits(s, at, 1, 9);
+}
+
+static bool is_zone(struct str s, size_t *at)
+{
+	if (*at == s.len || is_char(s, at, "Z"))
+		return true;
+	if (!is_char(s, at, "+-") || !digits(s, at, 2, 2) || number(s, *at - 2, 2) > 23)
+		return false;
+	is_char(s, at, ":");
+	return *at == s.len || (digits(s, at, 2, 2) && number(s, *at - 2, 2) < 60);
+}
+
+/* ISO 8601 as RFC 3339 narrows it, a plain date and a time without zone or seconds allowed too */
+static int check_created_at(const struct value *v, struct error *e)
+{
+	struct str s = v->kind == VALUE_STRING ? v->str : STR("");
+	size_t at = 0;
+
+	if (v->kind != VALUE_STRING)
+		return check_string(v, e);
+	if (is_date(s, &at) &&
+		(at == s.len || (is_char(s, &at, "T ") && is_time(s, &at) && is_zone(s, &at))) &&
+		at == s.len)
+		return 0;
+	return error_set(e, EINVAL, "'%.*s' is not an ISO 8601 date or time like 2024-05-17T09:30:00Z",
+		STR_ARG(s));
+}
+
+/* the order of metadata.json */
+const struct metadata_key metadata_keys[] = {
+	{"name", true, check_string},
+	{"version", true, check_version},
+	{"framework", true, check_string},
+	{"framework_version", true, check_string},
+	{"producer", true, check_string},
+	{"producer_version", true, check_string},
+	{"description", true, check_string},
+	{"author", true, check_string},
+	{"license", true, check_string},
+	{"created_at", true, check_created_at},
+	{"onnx_opset", false, NULL},
+};
+const size_t metadata_key_count = sizeof(metadata_keys) / sizeof(*metadata_keys);
+
+const struct metadata_key *metadata_key(struct str name)
+{
+	for (size_t i = 0; i < metadata_key_count; i++)
+		if (str_is(name, metadata_keys[i].name))
+			return &metadata_keys[i];
+	return NULL;
+}
+
+bool metadata_is_native(const struct format *f, struct str key)
+{
+	for (const char *const *k = f->model_keys; k && *k; k++)
+		if (str_is(key, *k))
+			return true;
+	return false;
+}
+
+/* The model key that a property stands for, NULL = an ordinary property. */
+static const struct metadata_key *property_key(const struct member *p)
+{
+	struct str name = p->key;
+	const struct metadata_key *k;
+
+	if (!str_starts(name, STR(PREFIX)) || !p->value)
+		return NULL;
+	name.ptr += strlen(PREFIX);
+	name.len -= strlen(PREFIX);
+	k = metadata_key(name);
+	/* what somebody else wrote under our prefix and does not fit stays an ordinary property */
+	return k && k->writable && k->check(p->value, NULL) == 0 ? k : NULL;
+}
+
+static int out_of_memory(struct error *e)
+{
+	return error_set(e, ENOMEM, "out of memory for metadata");
+}
+
+static struct value *map_copy(struct arena *a, const struct value *v)
+{
+	struct value *map = value_map(a);
+
+	for (size_t i = 0; map && v && i < v->map.count; i++)
+		if (value_set(a, map, v->map.members[i].key, v->map.members[i].value) < 0)
+			return NULL;
+	return map;
+}
+
+int metadata_collect(struct arena *a, struct metadata *meta, struct error *e)
+{
+	const struct value *from = meta->properties;
+	struct value *model, *rest;
+	size_t found = 0;
+
+	if (!from || from->kind != VALUE_MAP)
+		return 0;
+	for (size_t i = 0; i < from->map.count; i++)
+		found += property_key(&from->map.members[i]) != NULL;
+	if (!found)
+		return 0;
+	model = map_copy(a, meta->model);
+	rest = value_map(a);
+	if (!model || !rest)
+		return out_of_memory(e);
+	for (size_t i = 0; i < from->map.count; i++) {
+		const struct member *p = &from->map.members[i];
+		const struct metadata_key *k = property_key(p);
+		int r = 0;
+
+		if (!k)
+			r = value_set(a, rest, p->key, p->value);
+		else if (!value_get(model, k->name))
+			r = value_set(a, model, str_from(k->name), p->value);
+		if (r < 0)
+			return out_of_memory(e);
+	}
+	meta->model = model;
+	meta->properties = rest;
+	return 0;
+}
+
+int metadata_spill(struct arena *a, const struct format *f, const struct metadata *in,
+	struct metadata *out, struct value **sidecar, struct error *e)
+{
+	struct value *native = value_map(a), *spilled = value_map(a);
+	size_t moved = 0;
+
+	*out = *in;
+	*sidecar = NULL;
+	if (!in->model)
+		return 0;
+	if (f->keeps_properties)
+		spilled = map_copy(a, in->properties);
+	if (!native || !spilled)
+		return out_of_memory(e);
+	for (size_t i = 0; i < in->model->map.count; i++) {
+		const struct member *m = &in->model->map.members[i];
+		const struct metadata_key *k = metadata_key(m->key);
+		struct str name = m->key;
+		int r;
+
+		if (metadata_is_native(f, m->key)) {
+			r = value_set(a, native, m->key, m->value);
+		} else if (k && !k->writable) {
+			continue; /* a fact of another format, not of this file */
+		} else {
+			if (f->keeps_properties)
+				name = arena_printf(a, PREFIX "%.*s", STR_ARG(m->key));
+			r = name.ptr ? value_put(a, spilled, name, m->value) : -ENOMEM;
+			moved++;
+		}
+		if (r < 0)
+			return out_of_memory(e);
+	}
+	out->model = native;
+	if (moved && f->keeps_properties)
+		out->properties = spilled;
+	else if (moved)
+		*sidecar = spilled;
+	return 0;
+}
