@@ -30,6 +30,7 @@ struct tree_options {
 	const struct verdict *verdicts;
 	void (*status)(void *arg, struct json *j);
 	void *status_arg;
+	const struct tree *previous; /* a tree of the same base model whose names may be reused, or NULL */
 };
 
 /* Takes a reference on the model. NULL + error on unknown names in options.views or memory. */

@@ -39,6 +39,8 @@ struct tensor {
 	uint32_t id;       /* set by model_finish */
 	uint32_t alias_of; /* index of the first tensor that shares its bytes exactly, MODEL_NONE = not shared */
 	uint32_t base;     /* index in model->base->tensors, MODEL_NONE when added; set by model_edit */
+	uint32_t graph;    /* graph whose edges may name it, MODEL_NONE = none */
+	struct str local;  /* how that graph's edges spell it; empty = as name */
 	struct extent data; /* the elements in C order as the file encodes them */
 	struct str *strings; /* DTYPE_STRING: count elements instead of data */
 	const char *stored_type; /* the container's own word for the type, e.g. "FLOAT", "Q4_K"; NULL = none */
@@ -139,6 +141,11 @@ struct model {
 	void *priv; /* the driver's, in the arena */
 	struct model *base; /* parsed model this one is an edit of; NULL for a parsed one. Reference held */
 	uint32_t next_id;
+	bool finished;
+	/* indexes made by model_finish: open addressing by name, and tensor index by id */
+	uint32_t *by_name, *by_id;
+	uint32_t by_name_mask;
+	struct arena *edit_strings; /* of a parsed model: names and shapes that edits of it brought */
 	int refs; /* atomic */
 };
 
@@ -169,11 +176,14 @@ int tensor_set_shape(struct model *m, struct tensor *t, const uint64_t *shape, u
  * resolved, indexes in range, ids given. Hands ownership of extents' references to the model.
  */
 int model_finish(struct model *m, struct error *e);
+/* For model_edit: builds by_name and by_id of a model whose ids are set. -ENOMEM. */
+int model_index(struct model *m);
 
-/* Index of the tensor with that name or id, MODEL_NONE if none. Linear unless the model is large, then by an
- * index built once (thread-safe). */
+/* Index of the (first) tensor with that name or id, MODEL_NONE if none. */
 uint32_t model_find_tensor(const struct model *m, struct str name);
 uint32_t model_tensor_by_id(const struct model *m, uint32_t id);
+/* Gives tensors of a freshly parsed model the ids they had in `old` (by name), so that inodes stay. */
+int model_adopt_ids(struct model *m, const struct model *old);
 /* Elements of all tensors, aliases counted once. */
 uint64_t model_parameter_count(const struct model *m);
 
