@@ -21,6 +21,8 @@ enum subject_kind {
 	SUBJECT_GRAPH, /* one for each graph, placed in the graph's directory */
 	SUBJECT_OP,    /* one for each op, placed in the op's directory */
 	SUBJECT_FILE,  /* one for each member_file, under its path */
+	SUBJECT_FORMAT, /* one for each format with CAN_CREATE, index in formats[]; the file is called "model" and the
+	                 * format's first extension, inside the directory `path` (".wiamodel/export") */
 };
 
 struct view_options {
@@ -44,7 +46,7 @@ struct view_context {
 
 struct subject {
 	enum subject_kind kind;
-	uint32_t index; /* in model->tensors, graphs, ops, files */
+	uint32_t index; /* in model->tensors, graphs, ops, files; formats */
 };
 
 struct view {
@@ -71,8 +73,9 @@ struct view {
 extern const struct view *const views[];
 extern const size_t view_count;
 
-/* helpers for render: the whole text at once */
-struct json;
+/* For render: the whole text at once. Empties j. */
 int view_text(struct extmap *out, struct json *j, struct error *e);
+/* For size(): the length of that text. Empties j. */
+int view_text_size(struct json *j, uint64_t *size);
 
 #endif
