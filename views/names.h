@@ -6,7 +6,9 @@
  * control characters, DEL, bytes that are not UTF-8, and '~' where "~N" would end the component. A component "."
  * or ".." has its dots escaped. A '/' that would make an empty component is written %2F ("/a" -> "%2Fa",
  * "a//b" -> "a/%2Fb", "a/" -> "a%2F"); the empty name is "%". A component above 200 bytes is cut into directories, each
- * part but the last ending in "%+". Beyond 32 components '/' is written %2F.
+ * part but the last ending in "%+". Beyond 32 components '/' is written %2F. A path that would pass 3000 bytes cannot be
+ * used on Linux with a mount point before it: it is cut and ends in "%=" and a hash (the one spelling that does
+ * not lead back; info/ has the name).
  *
  * Where two names still share a path the later gets ~2, ~3, ...: equal names, and a name that is also a
  * directory of another ("a" beside "a/b", "a.npy/b" beside "a"), whatever the view's suffix.
