@@ -131,24 +131,32 @@ struct str name_to_path(struct arena *a, struct str name)
 	return x.len > NAME_PATH_MAX ? shortened_path(a, name) : (struct str){x.out, x.len};
 }
 
-struct str name_to_component(struct arena *a, struct str name)
+size_t name_component(char out[NAME_COMPONENT_MAX], struct str name)
 {
-	struct escaper x = {.out = NULL};
+	char space[NAME_COMPONENT_MAX * 3];
+	struct escaper x = {.out = space};
 
-	if (!name.len)
-		return STR("%");
+	if (!name.len) {
+		out[0] = '%';
+		return 1;
+	}
 	if (name.len > NAME_COMPONENT_MAX)
-		name.len = NAME_COMPONENT_MAX; /* at most 3 bytes each are left below after the cut */
-	x.out = arena_alloc(a, name.len * 3 + 1);
-	if (!x.out)
-		return (struct str){NULL, 0};
+		name.len = NAME_COMPONENT_MAX;
 	escape_component(&x, name, false);
 	if (x.len > NAME_COMPONENT_MAX) {
 		x.len = NAME_COMPONENT_MAX;
-		while (x.len && ((unsigned char)x.out[x.len] & 0xc0) == 0x80)
+		while (x.len && ((unsigned char)space[x.len] & 0xc0) == 0x80)
 			x.len--; /* not inside a character */
 	}
-	return (struct str){x.out, x.len};
+	memcpy(out, space, x.len);
+	return x.len;
+}
+
+struct str name_to_component(struct arena *a, struct str name)
+{
+	char out[NAME_COMPONENT_MAX];
+
+	return arena_str(a, out, name_component(out, name));
 }
 
 static int hex_digit(char c)

@@ -23,7 +23,8 @@
 
 /* The escaped path; ptr NULL when memory is out. */
 struct str name_to_path(struct arena *a, struct str name);
-/* One component only: '/' is escaped too (for K-NAME links), cut at NAME_COMPONENT_MAX. */
+/* One component only: '/' is escaped too (for K-NAME links), cut at NAME_COMPONENT_MAX. Returns the length. */
+size_t name_component(char out[NAME_COMPONENT_MAX], struct str name);
 struct str name_to_component(struct arena *a, struct str name);
 /* The name that a path stands for; false when no name escapes to it. */
 bool name_from_path(struct arena *a, struct str path, struct str *name);

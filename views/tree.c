@@ -606,26 +606,22 @@ static char *shape_text(const struct tensor *t)
 	return text;
 }
 
-static char *sha256_text(const struct tensor *t, struct error *e)
+/* Of what raw/ shows, as .wiamodel/SHA256SUMS has it. */
+static char *sha256_text(const struct tree *t, const struct subject *s, struct error *e)
 {
-	static const char digits[] = "0123456789abcdef";
-	unsigned char sum[32];
-	char *text;
+	struct extmap map = {0};
+	uint8_t sum[SHA256_BYTES];
+	char *text = NULL;
+	int r = -ENODATA;
 
-	if (t->problem.len) {
-		error_set(e, EIO, "tensor '%.*s': %.*s", STR_ARG(t->name), STR_ARG(t->problem));
-		return NULL;
-	}
-	text = malloc(65);
-	if (!text || sha256_tensor(t, sum, e) < 0) {
-		free(text);
-		return NULL;
-	}
-	for (size_t i = 0; i < 32; i++) {
-		text[2 * i] = digits[sum[i] >> 4];
-		text[2 * i + 1] = digits[sum[i] & 15];
-	}
-	text[64] = '\0';
+	for (size_t v = 0; v < view_count; v++)
+		if (strcmp(views[v]->name, "raw") == 0)
+			r = views[v]->render(&t->context, s, &map, e);
+	if (r == 0)
+		r = sha256_map(&map, sum, e);
+	extmap_release(&map);
+	if (r == 0 && (text = malloc(2 * SHA256_BYTES + 1)) != NULL)
+		sha256_hex(sum, text);
 	return text;
 }
 
@@ -656,7 +652,7 @@ int tree_xattr(const struct tree *t, uint64_t inode, const char *key, char **val
 	else if (strcmp(key, "format") == 0)
 		*value = strdup(t->model->format->name);
 	else if (strcmp(key, "sha256") == 0)
-		*value = sha256_text(x, e);
+		*value = sha256_text(t, &s, e);
 	else
 		return -ENODATA;
 	if (!*value)
