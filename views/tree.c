@@ -54,7 +54,7 @@ bool tree_file(const struct tree *t, uint64_t inode, const struct view **view, s
 		if (n.sub == 0 || n.sub > t->static_count || t->statics[n.sub - 1].kind != STATIC_VIEW)
 			return false;
 		v = t->statics[n.sub - 1].view;
-		*s = (struct subject){SUBJECT_MODEL, 0};
+		*s = (struct subject){views[v]->subject, t->statics[n.sub - 1].index};
 		break;
 	case CLASS_TENSOR:
 		v = n.sub;

@@ -143,6 +143,29 @@ static uint32_t make_parents(struct tree *t, struct str *path, bool *failed)
 	return parent;
 }
 
+/* One file for each format that exists says yes to: "model" and the format's first extension. */
+static bool place_formats(struct tree *t, uint32_t v)
+{
+	for (uint32_t i = 0; i < format_count; i++) {
+		struct str path;
+		bool failed = false;
+		uint32_t parent;
+		struct static_entry *s;
+
+		if (!tree_view_exists(t, v, SUBJECT_FORMAT, i))
+			continue;
+		path = arena_printf(t->arena, "%s/model%s", views[v]->path,
+			formats[i]->extensions && formats[i]->extensions[0] ? formats[i]->extensions[0] : "");
+		parent = path.ptr ? make_parents(t, &path, &failed) : 0;
+		s = path.ptr && !failed ? add_static(t) : NULL;
+		if (!s)
+			return false;
+		*s = (struct static_entry){.name = path, .parent = parent, .kind = STATIC_VIEW, .view = v,
+			.index = i, .present = true};
+	}
+	return true;
+}
+
 static bool place_view(struct tree *t, uint32_t v)
 {
 	const struct view *view = views[v];
@@ -153,6 +176,8 @@ static bool place_view(struct tree *t, uint32_t v)
 
 	if (view->subject == SUBJECT_OP || view->subject == SUBJECT_GRAPH)
 		return true;
+	if (view->subject == SUBJECT_FORMAT)
+		return place_formats(t, v);
 	parent = make_parents(t, &name, &failed);
 	s = failed ? NULL : add_static(t);
 	if (!s)

@@ -52,6 +52,7 @@ struct static_entry {
 	uint32_t parent;
 	enum static_kind kind;
 	uint32_t view; /* index in views[], for all but STATIC_DIR and _GRAPH */
+	uint32_t index; /* STATIC_VIEW of SUBJECT_FORMAT: in formats[] */
 	bool listed, present;
 };
 
