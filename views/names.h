@@ -5,7 +5,7 @@
  * '/' separates directories. Within a component these are written %XX (upper-case hex): '%' itself, NUL and
  * control characters, DEL, bytes that are not UTF-8, and '~' where "~N" would end the component. A component "."
  * or ".." has its dots escaped. A '/' that would make an empty component is written %2F ("/a" -> "%2Fa",
- * "a//b" -> "a/%2Fb", "a/" -> "a%2F"); the empty name is "%". A component above 200 bytes is cut into directories, each
+ * "a//b" -> "a%2F/b", "a/" -> "a%2F"); the empty name is "%". A component above 200 bytes is cut into directories, each
  * part but the last ending in "%+". Beyond 32 components '/' is written %2F. A path that would pass 3000 bytes cannot be
  * used on Linux with a mount point before it: it is cut and ends in "%=" and a hash (the one spelling that does
  * not lead back; info/ has the name).

@@ -24,7 +24,7 @@ static void escapes(void)
 	CHECK(path_is(STR("fc1.weight"), "fc1.weight"));
 	CHECK(path_is(STR("conv/kernel"), "conv/kernel"));
 	CHECK(path_is(STR("/a"), "%2Fa"));
-	CHECK(path_is(STR("a//b"), "a/%2Fb"));
+	CHECK(path_is(STR("a//b"), "a%2F/b"));
 	CHECK(path_is(STR("a/"), "a%2F"));
 	CHECK(path_is(STR("///"), "%2F%2F%2F"));
 	CHECK(path_is(STR(""), "%"));
@@ -65,8 +65,8 @@ static void long_names(void)
 	memset(big, '/', sizeof(big));
 	for (size_t i = 0; i < 2000; i += 2)
 		big[i] = 'd';
-	path = name_to_path(a, (struct str){big, 1999});
-	CHECK(name_from_path(a, path, &back) && back.len == 1999);
+	path = name_to_path(a, (struct str){big, 1399});
+	CHECK(name_from_path(a, path, &back) && back.len == 1399);
 	for (size_t i = 0, run = 0; i < path.len; i++) {
 		run = path.ptr[i] == '/' ? 0 : run + 1;
 		if (run > 255)
