@@ -6,9 +6,10 @@
  * min, max, mean and std (of the population) are those of the finite values, null when there are none; for
  * complex types of the magnitudes. NaN and infinities are counted beside them.
  */
+#include "views/elements.h"
 #include "views/text.h"
 
-#include "parsers/codec/convert.h"
+#include "parsers/core/codec.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +20,6 @@
 
 /* the widest double, "-2.2250738585072014e-308" */
 #define WIDTH 24
-#define CHUNK 4096
 
 struct summary {
 	uint64_t count, finite, zeros, nan, inf;
@@ -31,8 +31,7 @@ struct summary {
 struct stats {
 	struct codec base;
 	const struct tensor *tensor;
-	struct extent in; /* elements of type `type`, little-endian; a reference */
-	enum dtype type;
+	struct elements elements;
 	pthread_mutex_t lock; /* guards text */
 	char *text;
 };
@@ -79,118 +78,72 @@ static void add_doubles(struct summary *s, double *v, uint32_t n)
 	merge(s, v, kept);
 }
 
-/* x87 extended precision: 64 bits of significand, 15 of exponent, sign */
-static double from_extended(const unsigned char *p)
-{
-	uint64_t fraction;
-	unsigned exponent = (unsigned)p[8] | (unsigned)(p[9] & 0x7f) << 8;
-	double sign = p[9] & 0x80 ? -1 : 1;
-
-	memcpy(&fraction, p, 8);
-	if (exponent == 0x7fff)
-		return fraction << 1 ? NAN : sign * INFINITY;
-	return sign * ldexp((double)fraction, (int)exponent - 16383 - 63);
-}
-
-static void ints(struct summary *s, const void *in, enum dtype d, uint32_t n, double *v)
+/* integers beyond 2^53 are exact in min and max */
+static void int_range(struct summary *s, const void *raw, enum dtype d, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		int64_t x = d == DTYPE_INT8    ? ((const int8_t *)in)[i]
-			    : d == DTYPE_INT16 ? ((const int16_t *)in)[i]
-			    : d == DTYPE_INT32 ? ((const int32_t *)in)[i]
-					       : ((const int64_t *)in)[i];
+		int64_t x = d == DTYPE_INT8    ? ((const int8_t *)raw)[i]
+			    : d == DTYPE_INT16 ? ((const int16_t *)raw)[i]
+			    : d == DTYPE_INT32 ? ((const int32_t *)raw)[i]
+					       : ((const int64_t *)raw)[i];
 
 		if (s->count + i == 0 || x < s->imin)
 			s->imin = x;
 		if (s->count + i == 0 || x > s->imax)
 			s->imax = x;
-		v[i] = (double)x;
 	}
 }
 
-static void uints(struct summary *s, const void *in, enum dtype d, uint32_t n, double *v)
+static void uint_range(struct summary *s, const void *raw, enum dtype d, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t x = d == DTYPE_BOOL || d == DTYPE_UINT8 ? ((const uint8_t *)in)[i]
-			     : d == DTYPE_UINT16                 ? ((const uint16_t *)in)[i]
-			     : d == DTYPE_UINT32                 ? ((const uint32_t *)in)[i]
-								 : ((const uint64_t *)in)[i];
+		uint64_t x = d == DTYPE_BOOL || d == DTYPE_UINT8 ? ((const uint8_t *)raw)[i]
+			     : d == DTYPE_UINT16                 ? ((const uint16_t *)raw)[i]
+			     : d == DTYPE_UINT32                 ? ((const uint32_t *)raw)[i]
+								 : ((const uint64_t *)raw)[i];
 
 		if (s->count + i == 0 || x < s->umin)
 			s->umin = x;
 		if (s->count + i == 0 || x > s->umax)
 			s->umax = x;
-		v[i] = (double)x;
 	}
 }
 
-/* a NaN or infinity in either part makes the whole one */
-static void magnitudes(const void *in, enum dtype d, uint32_t n, double *v)
+/* a NaN in either part makes the whole one */
+static void magnitudes(double *v, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		double re = d == DTYPE_COMPLEX64 ? (double)((const float *)in)[2 * i]
-						 : ((const double *)in)[2 * i];
-		double im = d == DTYPE_COMPLEX64 ? (double)((const float *)in)[2 * i + 1]
-						 : ((const double *)in)[2 * i + 1];
+		double re = v[2 * i], im = v[2 * i + 1];
 
-		v[i] = isnan(re) || isnan(im) ? NAN : hypot(re, im);
+		v[i] = isnan(re) || isnan(im) ? (double)NAN : hypot(re, im);
 	}
-}
-
-static int floats(const void *in, enum dtype d, uint32_t n, double *v)
-{
-	uint64_t bad;
-
-	if (d == DTYPE_FLOAT16)
-		return dtype_encode(DTYPE_FLOAT64, d, in, n, v, &bad);
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = d == DTYPE_FLOAT32   ? (double)((const float *)in)[i]
-		       : d == DTYPE_FLOAT64 ? ((const double *)in)[i]
-					    : from_extended((const unsigned char *)in + 16 * i);
-	return 0;
-}
-
-static int add_chunk(struct summary *s, enum dtype d, const void *in, uint32_t n, double *v)
-{
-	int r = 0;
-
-	switch (dtype_info(d)->kind) {
-	case KIND_BOOL:
-	case KIND_UINT:
-		uints(s, in, d, n, v);
-		break;
-	case KIND_INT:
-		ints(s, in, d, n, v);
-		break;
-	case KIND_COMPLEX:
-		magnitudes(in, d, n, v);
-		break;
-	default:
-		r = floats(in, d, n, v);
-	}
-	if (!r)
-		add_doubles(s, v, n);
-	return r;
 }
 
 static int summarize(const struct stats *c, struct summary *s, struct error *e)
 {
-	uint32_t size = dtype_info(c->type)->block_bytes;
-	double *v = malloc(CHUNK * sizeof(*v));
-	void *in = malloc((size_t)CHUNK * size);
-	int r = v && in ? 0 : error_set(e, ENOMEM, "out of memory for statistics");
+	const struct elements *el = &c->elements;
+	enum dtype_kind kind = dtype_info(el->type)->kind;
+	double *v = malloc(ELEMENTS_CHUNK * 2 * sizeof(*v));
+	void *raw = malloc(ELEMENTS_CHUNK * ELEMENTS_SIZE_MAX);
+	int r = v && raw ? 0 : error_set(e, ENOMEM, "out of memory for statistics");
 
-	for (uint64_t at = 0; !r && at < c->tensor->count; at += CHUNK) {
+	for (uint64_t at = 0; !r && at < c->tensor->count; at += ELEMENTS_CHUNK) {
 		uint64_t left = c->tensor->count - at;
-		uint32_t n = left < CHUNK ? (uint32_t)left : CHUNK;
+		uint32_t n = left < ELEMENTS_CHUNK ? (uint32_t)left : ELEMENTS_CHUNK;
 
-		r = extent_read(&c->in, at * size, in, (size_t)n * size, e);
-		if (!r && add_chunk(s, c->type, in, n, v) < 0)
-			r = error_set(e, EIO, "values of '%.*s' cannot be read as numbers",
-				STR_ARG(c->tensor->name));
+		r = elements_read(el, at, n, raw, v, e);
+		if (r < 0)
+			break;
+		if (kind == KIND_INT)
+			int_range(s, raw, el->type, n);
+		else if (kind == KIND_UINT || kind == KIND_BOOL)
+			uint_range(s, raw, el->type, n);
+		else if (kind == KIND_COMPLEX)
+			magnitudes(v, n);
+		add_doubles(s, v, n);
 	}
 	free(v);
-	free(in);
+	free(raw);
 	return r;
 }
 
@@ -199,6 +152,7 @@ static void put_double(char *out, bool known, double d)
 	int n = 0;
 
 	/* the fewest digits that read back equal */
+	known = known && isfinite(d);
 	known = known && isfinite(d);
 	for (int precision = 1; known && precision <= 17; precision++) {
 		n = snprintf(out, WIDTH + 1, "%.*g", precision, d);
@@ -276,7 +230,7 @@ static void stats_free(struct codec *base)
 {
 	struct stats *c = (struct stats *)base;
 
-	extent_unref(&c->in);
+	elements_close(&c->elements);
 	pthread_mutex_destroy(&c->lock);
 	free(c->text);
 	free(c);
@@ -286,9 +240,7 @@ static const struct codec_ops stats_ops = {.name = "statistics", .read = stats_r
 
 static bool stats_exists(const struct view_context *cx, const struct subject *s)
 {
-	const struct tensor *t = &cx->model->tensors[s->index];
-
-	return t->dtype != DTYPE_STRING && (t->dtype != DTYPE_NONE || t->real);
+	return elements_can(&cx->model->tensors[s->index]);
 }
 
 static int stats_size(const struct view_context *cx, const struct subject *s, uint64_t *size)
@@ -299,28 +251,6 @@ static int stats_size(const struct view_context *cx, const struct subject *s, ui
 	*size = t.len;
 	text_release(&t);
 	return r;
-}
-
-/* The elements as an ordinary type; a reference in *out. */
-static int elements(const struct tensor *t, struct extent *out, enum dtype *type, struct error *e)
-{
-	struct codec *codec;
-
-	if (t->dtype == DTYPE_NONE) {
-		*type = DTYPE_FLOAT32;
-		return t->real(t, out, e);
-	}
-	*type = dtype_info(t->dtype)->npy;
-	if (*type == t->dtype && !(t->flags & TENSOR_BIG_ENDIAN)) {
-		*out = t->data;
-		extent_ref(out);
-		return 0;
-	}
-	codec = codec_decode(&t->data, t->dtype, t->flags & TENSOR_BIG_ENDIAN, t->count);
-	if (!codec)
-		return error_set(e, ENOMEM, "out of memory for statistics");
-	*out = extent_codec(codec);
-	return 0;
 }
 
 static int stats_render(const struct view_context *cx, const struct subject *s, struct extmap *out,
@@ -342,13 +272,11 @@ static int stats_render(const struct view_context *cx, const struct subject *s, 
 	codec_init(&c->base, &stats_ops, size);
 	pthread_mutex_init(&c->lock, NULL);
 	c->tensor = t;
-	r = elements(t, &c->in, &c->type, e);
+	r = elements_open(&c->elements, t, e);
 	if (!r) {
 		x = extent_codec(&c->base);
 		extmap_append(out, &x);
 		r = extmap_failed(out, e);
-	} else {
-		c->in = extent_zero(0);
 	}
 	codec_unref(&c->base);
 	return r;
