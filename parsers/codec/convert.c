@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+#include "parsers/codec/convert.h"
+
+#include "parsers/core/check.h"
+#include "parsers/core/limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+/* Bytes of input or output that a codec holds at a time. */
+enum { CHUNK = 64 << 10 };
+
+/*
+ * Element codecs: output unit k (out_unit bytes) depends on input unit k (in_unit bytes) alone; a unit is the smallest
+ * run of elements that fills whole bytes on both sides.
+ */
+struct element_codec {
+	struct codec codec;
+	struct extent in;
+	enum dtype from, to;
+	bool big_endian;
+	uint64_t count;      /* elements */
+	uint32_t unit;       /* elements per unit */
+	uint32_t in_unit, out_unit;
+	/* converts `elements` elements of whole units (the last one may be partial) */
+	int (*convert)(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+		void *out, struct error *e);
+};
+
+static uint64_t bytes_of(uint64_t elements, uint32_t unit, uint32_t unit_bytes)
+{
+	uint64_t rest = elements % unit;
+
+	return elements / unit * unit_bytes + (rest * unit_bytes + unit - 1) / unit;
+}
+
+/* Units [first, first + n) into out. */
+static int convert_units(struct element_codec *c, uint64_t first, uint64_t n, void *in, void *out,
+	struct error *e)
+{
+	uint64_t element = first * c->unit, left = c->count - element;
+	uint64_t elements = n * c->unit < left ? n * c->unit : left;
+	int r = extent_read(&c->in, first * c->in_unit, in, bytes_of(elements, c->unit, c->in_unit), e);
+
+	return r < 0 ? r : c->convert(c, in, element, elements, out, e);
+}
+
+static int element_read(struct codec *codec, uint64_t offset, void *buf, size_t len, struct error *e)
+{
+	struct element_codec *c = (struct element_codec *)codec;
+	uint32_t larger = c->in_unit > c->out_unit ? c->in_unit : c->out_unit;
+	uint64_t per_chunk = CHUNK / larger ? CHUNK / larger : 1;
+	char *work = malloc(2 * per_chunk * larger), *in = work, *out;
+	int r = 0;
+
+	if (!work)
+		return error_set(e, ENOMEM, "out of memory");
+	out = work + per_chunk * larger;
+	while (len > 0 && r == 0) {
+		uint64_t first = offset / c->out_unit, skip = offset % c->out_unit;
+		uint64_t wanted = (skip + len + c->out_unit - 1) / c->out_unit;
+		uint64_t n = wanted < per_chunk ? wanted : per_chunk;
+		size_t give = n * c->out_unit - skip < len ? (size_t)(n * c->out_unit - skip) : len;
+		bool direct = skip == 0 && give == n * c->out_unit;
+
+		r = convert_units(c, first, n, in, direct ? buf : out, e);
+		if (r == 0 && !direct)
+			memcpy(buf, out + skip, give);
+		buf = (char *)buf + give;
+		offset += give;
+		len -= give;
+	}
+	free(work);
+	return r;
+}
+
+static void element_free(struct codec *codec)
+{
+	struct element_codec *c = (struct element_codec *)codec;
+
+	extent_unref(&c->in);
+	free(c);
+}
+
+static const struct codec_ops decode_ops = {"widening", element_read, element_free};
+static const struct codec_ops swap_ops = {"byte swap", element_read, element_free};
+static const struct codec_ops encode_ops = {"narrowing", element_read, element_free};
+static const struct codec_ops unpack_ops = {"unpacking", element_read, element_free};
+static const struct codec_ops pack_ops = {"packing", element_read, element_free};
+
+static struct element_codec *element_new(const struct codec_ops *ops, const struct extent *in,
+	uint64_t count, uint32_t unit, uint32_t in_unit, uint32_t out_unit)
+{
+	struct element_codec *c;
+
+	if (!unit || in->size < bytes_of(count, unit, in_unit))
+		return NULL;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	codec_init(&c->codec, ops, bytes_of(count, unit, out_unit));
+	extent_ref(in);
+	c->in = *in;
+	c->count = count;
+	c->unit = unit;
+	c->in_unit = in_unit;
+	c->out_unit = out_unit;
+	return c;
+}
+
+static int convert_decode(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+	void *out, struct error *e)
+{
+	(void)first;
+	(void)e;
+	if (c->big_endian) /* `in` is scratch memory of element_read */
+		dtype_swap(c->from, (void *)(uintptr_t)in, elements);
+	dtype_decode(c->from, in, elements, out);
+	return 0;
+}
+
+struct codec *codec_decode(const struct extent *in, enum dtype d, bool big_endian, uint64_t count)
+{
+	const struct dtype_info *t = dtype_info(d);
+	struct element_codec *c = element_new(&decode_ops, in, count, t->block, t->block_bytes,
+		(uint32_t)t->block * dtype_info(t->npy)->block_bytes);
+
+	if (!c)
+		return NULL;
+	c->from = d;
+	c->to = t->npy;
+	c->big_endian = big_endian && t->swap > 1;
+	c->convert = convert_decode;
+	return &c->codec;
+}
+
+static int convert_swap(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+	void *out, struct error *e)
+{
+	(void)first;
+	(void)e;
+	memcpy(out, in, elements * c->in_unit);
+	dtype_swap(c->from, out, elements);
+	return 0;
+}
+
+struct codec *codec_swap(const struct extent *in, enum dtype d)
+{
+	const struct dtype_info *t = dtype_info(d);
+	struct element_codec *c;
+
+	if (t->block != 1)
+		return NULL; /* sub-byte types have no byte order */
+	c = element_new(&swap_ops, in, in->size / t->block_bytes, 1, t->block_bytes, t->block_bytes);
+	if (!c)
+		return NULL;
+	c->from = c->to = d;
+	c->convert = convert_swap;
+	return &c->codec;
+}
+
+static int convert_encode(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+	void *out, struct error *e)
+{
+	uint64_t bad;
+	int r = dtype_encode(c->to, c->from, in, elements, out, &bad);
+
+	if (r == -ERANGE)
+		return error_set(e, EINVAL, "element %llu does not fit %s", (unsigned long long)(first + bad),
+			dtype_info(c->to)->name);
+	return r < 0 ? error_set(e, -r, "%s cannot become %s", dtype_info(c->from)->name,
+			       dtype_info(c->to)->name)
+		     : 0;
+}
+
+struct codec *codec_encode(const struct extent *in, enum dtype from, enum dtype to, uint64_t count)
+{
+	const struct dtype_info *f = dtype_info(from), *t = dtype_info(to);
+	struct element_codec *c;
+
+	if (f->block != 1)
+		return NULL;
+	c = element_new(&encode_ops, in, count, t->block, (uint32_t)t->block * f->block_bytes,
+		t->block_bytes);
+	if (!c)
+		return NULL;
+	c->from = from;
+	c->to = to;
+	c->convert = convert_encode;
+	return &c->codec;
+}
+
+/* One element a byte, whatever the block: 8 elements fill `bits` bytes. */
+static int convert_unpack(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+	void *out, struct error *e)
+{
+	const struct dtype_info *t = dtype_info(c->from);
+	unsigned bits = t->block_bytes * 8u / t->block;
+	const unsigned char *p = in;
+	uint32_t window = 0;
+	unsigned have = 0;
+
+	(void)first;
+	(void)e;
+	for (uint64_t i = 0; i < elements; i++) {
+		if (have < bits) {
+			window |= (uint32_t)*p++ << have;
+			have += 8;
+		}
+		((unsigned char *)out)[i] = (unsigned char)(window & ((1u << bits) - 1));
+		window >>= bits;
+		have -= bits;
+	}
+	return 0;
+}
+
+static int convert_pack(const struct element_codec *c, const void *in, uint64_t first, uint64_t elements,
+	void *out, struct error *e)
+{
+	const struct dtype_info *t = dtype_info(c->to);
+	unsigned bits = t->block_bytes * 8u / t->block, have = 0;
+	unsigned char *p = out;
+	uint32_t window = 0;
+
+	for (uint64_t i = 0; i < elements; i++) {
+		uint32_t v = ((const unsigned char *)in)[i];
+
+		if (v >> bits)
+			return error_set(e, EINVAL, "element %llu has more than the %u bits of %s",
+				(unsigned long long)(first + i), bits, t->name);
+		window |= v << have;
+		have += bits;
+		while (have >= 8) {
+			*p++ = (unsigned char)window;
+			window >>= 8;
+			have -= 8;
+		}
+	}
+	if (have)
+		*p = (unsigned char)window;
+	return 0;
+}
+
+struct codec *codec_unpack_bits(const struct extent *in, enum dtype d, uint64_t count)
+{
+	const struct dtype_info *t = dtype_info(d);
+	struct element_codec *c = element_new(&unpack_ops, in, count, t->block, t->block_bytes, t->block);
+
+	if (!c)
+		return NULL;
+	c->from = d;
+	c->convert = convert_unpack;
+	return &c->codec;
+}
+
+struct codec *codec_pack_bits(const struct extent *in, enum dtype d, uint64_t count)
+{
+	const struct dtype_info *t = dtype_info(d);
+	struct element_codec *c = element_new(&pack_ops, in, count, t->block, t->block, t->block_bytes);
+
+	if (!c)
+		return NULL;
+	c->to = d;
+	c->convert = convert_pack;
+	return &c->codec;
+}
+
+/* ---- gather ---- */
+
+/*
+ * A view in C order. The trailing dimensions that lie in C order in the input are one run; what is left are
+ * outer dimensions that are stepped through like an odometer.
+ */
+struct gather_codec {
+	struct codec codec;
+	struct extent in;
+	uint32_t elem;
+	uint32_t outer; /* dimensions above the run */
+	uint64_t shape[LIMIT_RANK];
+	int64_t strides[LIMIT_RANK]; /* bytes */
+	uint64_t run;                /* bytes that lie together */
+	uint64_t first;              /* bytes */
+};
+
+static uint64_t run_position(const struct gather_codec *c, uint64_t index)
+{
+	int64_t at = (int64_t)c->first;
+
+	for (uint32_t d = c->outer; d > 0; d--) {
+		at += (int64_t)(index % c->shape[d - 1]) * c->strides[d - 1];
+		index /= c->shape[d - 1];
+	}
+	return (uint64_t)at;
+}
+
+/* Many short runs: the input around them is read once in a block, when the innermost outer dimension steps closely. */
+static int gather_steps(const struct gather_codec *c, uint64_t *index, uint64_t *within, char **buf,
+	size_t *len, char *work, struct error *e)
+{
+	uint32_t d = c->outer - 1;
+	uint64_t inner = c->shape[d], k = *index % inner;
+	uint64_t step = (uint64_t)(c->strides[d] < 0 ? -c->strides[d] : c->strides[d]);
+	uint64_t fit = step ? (CHUNK - c->run) / step + 1 : inner;
+	uint64_t n = inner - k, need = (*within + *len + c->run - 1) / c->run;
+	uint64_t start = run_position(c, *index), low, span;
+	int r;
+
+	n = n < fit ? n : fit;
+	n = n < need ? n : need;
+	span = (n - 1) * step + c->run;
+	low = c->strides[d] < 0 ? start - (n - 1) * step : start;
+	r = extent_read(&c->in, low, work, span, e);
+	if (r < 0)
+		return r;
+	for (uint64_t i = 0; i < n && *len > 0; i++) {
+		const char *from = work + (c->strides[d] < 0 ? (n - 1 - i) * step : i * step);
+		size_t give = c->run - *within < *len ? (size_t)(c->run - *within) : *len;
+
+		memcpy(*buf, from + *within, give);
+		*buf += give;
+		*len -= give;
+		*within += give;
+		if (*within == c->run) {
+			*within = 0;
+			(*index)++;
+		}
+	}
+	return 0;
+}
+
+static int gather_read(struct codec *codec, uint64_t offset, void *buf, size_t len, struct error *e)
+{
+	struct gather_codec *c = (struct gather_codec *)codec;
+	uint64_t index = offset / c->run, within = offset % c->run;
+	char *out = buf, *work = NULL;
+	int r = 0;
+
+	if (c->outer == 0)
+		return extent_read(&c->in, c->first + offset, buf, len, e);
+	if (c->run <= CHUNK / 4) {
+		work = malloc(CHUNK);
+		if (!work)
+			return error_set(e, ENOMEM, "out of memory");
+	}
+	while (len > 0 && r == 0) {
+		size_t give = c->run - within < len ? (size_t)(c->run - within) : len;
+
+		if (work) {
+			r = gather_steps(c, &index, &within, &out, &len, work, e);
+			continue;
+		}
+		r = extent_read(&c->in, run_position(c, index) + within, out, give, e);
+		out += give;
+		len -= give;
+		within = 0;
+		index++;
+	}
+	free(work);
+	return r;
+}
+
+static void gather_free(struct codec *codec)
+{
+	struct gather_codec *c = (struct gather_codec *)codec;
+
+	extent_unref(&c->in);
+	free(c);
+}
+
+static const struct codec_ops gather_ops = {"strided view", gather_read, gather_free};
+
+struct codec *codec_gather(const struct extent *in, uint32_t elem, uint32_t rank, const uint64_t *shape,
+	const int64_t *strides, uint64_t first)
+{
+	struct gather_codec *c;
+	uint64_t count, size;
+	uint32_t d = rank;
+
+	if (rank > LIMIT_RANK || shape_count(shape, rank, &count) < 0 || ckd_mul(&size, count, (uint64_t)elem))
+		return NULL;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	codec_init(&c->codec, &gather_ops, size);
+	extent_ref(in);
+	c->in = *in;
+	c->elem = elem;
+	c->run = elem;
+	c->first = first * elem;
+	while (d > 0 && (shape[d - 1] == 1 || (uint64_t)strides[d - 1] * elem == c->run) && size) {
+		c->run *= shape[d - 1];
+		d--;
+	}
+	for (uint32_t i = 0; i < d; i++) {
+		if (shape[i] == 1)
+			continue;
+		c->shape[c->outer] = shape[i];
+		c->strides[c->outer++] = strides[i] * (int64_t)elem;
+	}
+	return &c->codec;
+}
+
+/* ---- checksum ---- */
+
+struct crc_codec {
+	struct codec codec;
+	struct extmap *map;
+	pthread_mutex_t lock;
+	bool done;
+	unsigned char sum[4];
+};
+
+static int crc_compute(struct crc_codec *c, struct error *e)
+{
+	unsigned char *work = malloc(CHUNK);
+	uLong crc = crc32(0, NULL, 0);
+	int r = work ? 0 : error_set(e, ENOMEM, "out of memory");
+
+	for (uint64_t at = 0; r == 0 && at < c->map->size;) {
+		size_t n = c->map->size - at < CHUNK ? (size_t)(c->map->size - at) : CHUNK;
+
+		r = extmap_read(c->map, at, work, n, e);
+		if (r == 0)
+			crc = crc32(crc, work, (uInt)n);
+		at += n;
+	}
+	free(work);
+	for (unsigned i = 0; i < 4; i++)
+		c->sum[i] = (unsigned char)(crc >> (8 * i));
+	c->done = r == 0;
+	return r;
+}
+
+static int crc_read(struct codec *codec, uint64_t offset, void *buf, size_t len, struct error *e)
+{
+	struct crc_codec *c = (struct crc_codec *)codec;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->done)
+		r = crc_compute(c, e);
+	if (r == 0)
+		memcpy(buf, c->sum + offset, len);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void crc_free(struct codec *codec)
+{
+	struct crc_codec *c = (struct crc_codec *)codec;
+
+	extmap_unref(c->map);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static const struct codec_ops crc_ops = {"crc-32", crc_read, crc_free};
+
+struct codec *codec_crc32(struct extmap *map)
+{
+	struct crc_codec *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	codec_init(&c->codec, &crc_ops, 4);
+	c->map = extmap_ref(map);
+	pthread_mutex_init(&c->lock, NULL);
+	return &c->codec;
+}
