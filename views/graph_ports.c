@@ -9,21 +9,21 @@ static void port_json(struct json *j, const struct port *p)
 {
 	json_open(j, '{');
 	json_key(j, STR("name"));
-	json_string(j, p->name);
+	json_text(j, p->name);
 	if (p->dtype != DTYPE_NONE || !p->stored_type) {
 		json_key(j, STR("dtype"));
 		if (p->dtype != DTYPE_NONE)
-			json_string(j, str_from(dtype_name(p->dtype)));
+			json_text(j, str_from(dtype_name(p->dtype)));
 		else
-			json_null(j);
+			json_nothing(j);
 	}
 	if (p->stored_type) {
 		json_key(j, STR("stored_type"));
-		json_string(j, str_from(p->stored_type));
+		json_text(j, str_from(p->stored_type));
 	}
 	json_key(j, STR("shape"));
 	if (p->rank < 0)
-		json_null(j);
+		json_nothing(j);
 	else
 		json_open_flat(j, '[');
 	for (int32_t i = 0; i < p->rank; i++)

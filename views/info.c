@@ -11,35 +11,35 @@ static void info_json(const struct model *m, const struct tensor *t, struct json
 
 	json_open(j, '{');
 	json_key(j, STR("name"));
-	json_string(j, t->name);
+	json_text(j, t->name);
 	if (t->stored.len && !str_eq(t->stored, t->name)) {
 		json_key(j, STR("stored"));
-		json_string(j, t->stored);
+		json_text(j, t->stored);
 	}
 	json_key(j, STR("dtype"));
-	json_string(j, str_from(dtype_name(t->dtype)));
+	json_text(j, str_from(dtype_name(t->dtype)));
 	json_key(j, STR("shape"));
 	json_shape(j, t->shape, t->rank);
 	if (t->stored_type) {
 		json_key(j, STR("stored_type"));
-		json_string(j, str_from(t->stored_type));
+		json_text(j, str_from(t->stored_type));
 	}
 	if (info && info->swap > 1) {
 		json_key(j, STR("byte_order"));
-		json_string(j, t->flags & TENSOR_BIG_ENDIAN ? STR("big") : STR("little"));
+		json_text(j, t->flags & TENSOR_BIG_ENDIAN ? STR("big") : STR("little"));
 	}
 	if (t->shard.len) {
 		json_key(j, STR("shard"));
-		json_string(j, t->shard);
+		json_text(j, t->shard);
 	}
 	if (t->alias_of < m->tensor_count) {
 		json_key(j, STR("alias_of"));
-		json_string(j, m->tensors[t->alias_of].name);
+		json_text(j, m->tensors[t->alias_of].name);
 	}
 	json_members(j, t->info);
 	if (t->problem.len) {
 		json_key(j, STR("problem"));
-		json_string(j, t->problem);
+		json_text(j, t->problem);
 	}
 	json_close(j, '}');
 	json_end(j);

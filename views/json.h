@@ -7,7 +7,7 @@
  *	struct json j = {0};
  *	json_open(&j, '{');
  *	json_key(&j, STR("dtype"));
- *	json_string(&j, STR("float32"));
+ *	json_text(&j, STR("float32"));
  *	json_close(&j, '}');
  *	json_end(&j);             // newline
  *	text = json_take(&j, &len);
@@ -31,12 +31,12 @@ void json_open(struct json *j, char bracket); /* '{' or '[' */
 void json_close(struct json *j, char bracket);
 void json_open_flat(struct json *j, char bracket); /* on one line: [1, 2, 3] */
 void json_key(struct json *j, struct str key);
-void json_string(struct json *j, struct str s); /* bad UTF-8 becomes {"$bytes": ...} */
+void json_text(struct json *j, struct str s); /* bad UTF-8 becomes {"$bytes": ...} */
 void json_int(struct json *j, int64_t i);
 void json_uint(struct json *j, uint64_t u);
 void json_float(struct json *j, double d, bool single);
 void json_bool(struct json *j, bool b);
-void json_null(struct json *j);
+void json_nothing(struct json *j);
 void json_value(struct json *j, const struct value *v); /* NULL prints null */
 void json_raw(struct json *j, struct str text);         /* no comma handling */
 void json_end(struct json *j);

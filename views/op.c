@@ -6,20 +6,20 @@ static void op_json(const struct op *op, struct json *j)
 {
 	json_open(j, '{');
 	json_key(j, STR("name"));
-	json_string(j, op->name);
+	json_text(j, op->name);
 	json_key(j, STR("type"));
-	json_string(j, op->type);
+	json_text(j, op->type);
 	json_key(j, STR("domain"));
-	json_string(j, op->domain);
+	json_text(j, op->domain);
 	json_key(j, STR("inputs"));
 	json_open(j, '[');
 	for (uint32_t i = 0; i < op->input_count; i++)
-		json_string(j, op->inputs[i].name);
+		json_text(j, op->inputs[i].name);
 	json_close(j, ']');
 	json_key(j, STR("outputs"));
 	json_open(j, '[');
 	for (uint32_t i = 0; i < op->output_count; i++)
-		json_string(j, op->outputs[i]);
+		json_text(j, op->outputs[i]);
 	json_close(j, ']');
 	json_key(j, STR("attributes"));
 	json_open(j, '{');

@@ -23,7 +23,7 @@ static void problems_json(const struct model *m, struct json *j)
 	json_key(j, STR("warnings"));
 	json_open(j, '[');
 	for (uint32_t i = 0; i < m->warning_count; i++)
-		json_string(j, m->warnings[i]);
+		json_text(j, m->warnings[i]);
 	json_close(j, ']');
 	json_key(j, STR("damaged"));
 	json_open(j, '[');
@@ -34,9 +34,9 @@ static void problems_json(const struct model *m, struct json *j)
 			continue;
 		json_open(j, '{');
 		json_key(j, STR("name"));
-		json_string(j, t->name);
+		json_text(j, t->name);
 		json_key(j, STR("problem"));
-		json_string(j, t->problem);
+		json_text(j, t->problem);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -51,9 +51,9 @@ static int status_render(const struct view_context *cx, const struct subject *s,
 	(void)s;
 	json_open(&j, '{');
 	json_key(&j, STR("format"));
-	json_string(&j, str_from(m->format->name));
+	json_text(&j, str_from(m->format->name));
 	json_key(&j, STR("format_version"));
-	json_string(&j, m->format_version);
+	json_text(&j, m->format_version);
 	if (cx->verdicts)
 		probes_json(cx, &j);
 	problems_json(m, &j);

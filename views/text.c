@@ -94,7 +94,7 @@ void text_name(struct text *t, struct str name)
 		text_str(t, name);
 		return;
 	}
-	json_string(&j, name);
+	json_text(&j, name);
 	text_json(t, &j);
 }
 
