@@ -61,19 +61,19 @@ static void difference(struct diff *d, char mark, const char *kind, struct str n
 	}
 	json_open(&d->json, '{');
 	json_key(&d->json, STR("kind"));
-	json_string(&d->json, str_from(kind));
+	json_text(&d->json, str_from(kind));
 	json_key(&d->json, STR("change"));
-	json_string(&d->json, mark == '-' ? STR("removed") : mark == '+' ? STR("added")
+	json_text(&d->json, mark == '-' ? STR("removed") : mark == '+' ? STR("added")
 								     : STR("changed"));
 	json_key(&d->json, STR("name"));
-	json_string(&d->json, name);
+	json_text(&d->json, name);
 	if (what) {
 		json_key(&d->json, STR("what"));
-		json_string(&d->json, str_from(what));
+		json_text(&d->json, str_from(what));
 	}
 	if (text->len) {
 		json_key(&d->json, STR("detail"));
-		json_string(&d->json, (struct str){text->ptr, text->len});
+		json_text(&d->json, (struct str){text->ptr, text->len});
 	}
 	json_close(&d->json, '}');
 	d->failed |= text->failed;
