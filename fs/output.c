@@ -228,10 +228,9 @@ int output_open(struct output_file *o, int dir_fd, const char *name, mode_t mode
 		if (errno != EEXIST)
 			break;
 	}
-	error_set(e, errno, "cannot create a file beside '%s': %s", name, strerror(errno));
 	free(o->name);
 	o->name = NULL;
-	return e && e->code ? -e->code : -EIO;
+	return error_set(e, errno, "cannot create a file beside '%s': %s", name, strerror(errno));
 memory:
 	output_abandon(o);
 	return error_set(e, ENOMEM, "out of memory for '%s'", name);

@@ -174,8 +174,12 @@ static bool place_view(struct tree *t, uint32_t v)
 	struct static_entry *s;
 	uint32_t parent;
 
-	if (view->subject == SUBJECT_OP || view->subject == SUBJECT_GRAPH)
-		return true;
+	if (view->subject == SUBJECT_OP || view->subject == SUBJECT_GRAPH) {
+		struct str inside = STR("graph/");
+
+		make_parents(t, &inside, &failed);
+		return !failed;
+	}
 	if (view->subject == SUBJECT_FORMAT)
 		return place_formats(t, v);
 	parent = make_parents(t, &name, &failed);
