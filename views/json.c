@@ -10,7 +10,7 @@
 
 static void put(struct json *j, const char *p, size_t n)
 {
-	if (j->failed)
+	if (j->failed || n == 0)
 		return;
 	if (n > j->cap - j->len) {
 		size_t cap = j->cap ? j->cap : 256;

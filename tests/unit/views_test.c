@@ -387,7 +387,7 @@ static void accepts_strings(void)
 		str_is(edit.strings[1], "y"));
 	CHECK(write_npy("tensors/words.npy", HEADER("|S2", "False", "(2,)"), "ab\xff", 4) == 0);
 	CHECK(str_is(edit.strings[0], "ab") && str_is(edit.strings[1], "\xff"));
-	CHECK(write_npy("tensors/f32.npy", HEADER("|S2", "False", "(2, 3)"), "ab\xff", 12) == -EINVAL);
+	CHECK(write_npy("tensors/f32.npy", HEADER("|S2", "False", "(2, 3)"), f32, 12) == -EINVAL);
 	CHECK(write_file("raw/words", "\1\0\0\0b\0\0\0\0", 9) == 0);
 	CHECK(str_is(edit.strings[0], "b") && edit.strings[1].len == 0);
 	CHECK(write_file("raw/words", "\1\0\0\0b\1\0\0\0", 9) == -EINVAL);
