@@ -126,14 +126,6 @@ static int parse_present(struct arena *a, const struct model *m, struct value **
 	return parse_text(a, copy.ptr, len, out, e);
 }
 
-static const struct member *find(const struct value *map, struct str key)
-{
-	for (size_t i = 0; map && map->kind == VALUE_MAP && i < map->map.count; i++)
-		if (str_eq(map->map.members[i].key, key))
-			return &map->map.members[i];
-	return NULL;
-}
-
 /* Numbers keep the type they had where JSON cannot tell it. */
 static void keep_number(const struct value *old, struct value *now)
 {
@@ -151,38 +143,65 @@ static void keep_number(const struct value *old, struct value *now)
 		now->tag = old->tag;
 }
 
+static int by_key(const void *a, const void *b)
+{
+	const struct member *const *x = a, *const *y = b;
+
+	return str_cmp((*x)->key, (*y)->key);
+}
+
+/* The members of a map in order of keys, so that two maps of any size are compared in one pass. */
+static const struct member **sorted(struct arena *a, const struct value *map)
+{
+	const struct member **out = arena_array(a, map->map.count, sizeof(*out));
+
+	for (size_t i = 0; out && i < map->map.count; i++)
+		out[i] = &map->map.members[i];
+	if (out && map->map.count)
+		qsort(out, map->map.count, sizeof(*out), by_key);
+	return out;
+}
+
+static bool keep_types(struct arena *a, const struct value *old, struct value *now);
+
+static bool keep_in_map(struct arena *a, const struct value *old, const struct value *now)
+{
+	const struct member **was = sorted(a, old), **is = sorted(a, now);
+	bool ok = was && is;
+
+	for (size_t i = 0, k = 0; ok && i < old->map.count && k < now->map.count;) {
+		int c = str_cmp(was[i]->key, is[k]->key);
+
+		if (c == 0)
+			ok = keep_types(a, was[i]->value, is[k]->value);
+		i += c <= 0;
+		k += c >= 0;
+	}
+	return ok;
+}
+
 /*
  * `now` was parsed from text; JSON tells neither a driver's exact types (tags) nor float32. Takes them
- * over from the value that was shown at the same place. Depth is bounded by the JSON parser's limit.
+ * over from the value that was shown at the same place; longer lists go on with the last one's. Depth is bounded
+ * by the JSON parser's limit. False when memory is out.
  */
-static void keep_types(const struct value *old, struct value *now)
+static bool keep_types(struct arena *a, const struct value *old, struct value *now)
 {
+	bool ok = true;
+
 	if (!old || !now)
-		return;
+		return true;
 	keep_number(old, now);
 	if (old->kind != now->kind)
-		return;
-	if (now->kind == VALUE_LIST || now->kind == VALUE_TUPLE) {
-		for (size_t i = 0; i < now->list.count && old->list.count; i++)
-			keep_types(old->list.items[i < old->list.count ? i : old->list.count - 1],
-				now->list.items[i]);
-	} else if (now->kind == VALUE_MAP) {
-		size_t hint = 0;
-
-		for (size_t i = 0; i < now->map.count; i++) {
-			const struct member *n = &now->map.members[i], *o = NULL;
-
-			/* mostly nothing moved; searching every key would be quadratic */
-			if (hint < old->map.count && str_eq(old->map.members[hint].key, n->key))
-				o = &old->map.members[hint++];
-			else
-				o = find(old, n->key);
-			if (o) {
-				hint = (size_t)(o - old->map.members) + 1;
-				keep_types(o->value, n->value);
-			}
-		}
-	}
+		return true;
+	if (now->kind == VALUE_MAP)
+		return keep_in_map(a, old, now);
+	if (now->kind != VALUE_LIST && now->kind != VALUE_TUPLE)
+		return true;
+	for (size_t i = 0; ok && i < now->list.count && old->list.count; i++)
+		ok = keep_types(a, old->list.items[i < old->list.count ? i : old->list.count - 1],
+			now->list.items[i]);
+	return ok;
 }
 
 static int accept_model(struct arena *a, const struct model *m, const struct value *shown,
@@ -248,7 +267,8 @@ static int accept_key(const struct member *w, const struct model *m, const struc
 		if (w->value->kind != VALUE_MAP)
 			return error_set(e, EINVAL, "metadata key '%s' is not an object",
 				sections[i].key);
-		keep_types(sections[i].old, w->value);
+		if (!keep_types(a, sections[i].old, w->value))
+			return error_set(e, ENOMEM, "out of memory for metadata.json");
 		*sections[i].now = w->value;
 		return 0;
 	}
@@ -263,7 +283,7 @@ static int metadata_accept(const struct view_context *cx, const struct subject *
 
 	(void)s;
 	if (r < 0)
-		return r == -EIO ? r : -EINVAL;
+		return r;
 	r = parse_present(a, cx->model, &shown, e);
 	out->kind = EDIT_METADATA;
 	/* a section that was left out is emptied; facts that were left out stay facts */

@@ -5,6 +5,7 @@
  */
 #include "fs/cli/cli.h"
 #include "fs/cli/progress.h"
+#include "views/text.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -23,8 +24,12 @@ struct check {
 
 static void problem(struct check *c, const char *what, struct str name, const struct error *e)
 {
+	struct text t = {0};
+
 	progress_end(&c->progress);
-	printf("%s '%.*s': %s\n", what, STR_ARG(name), e->text);
+	text_name(&t, name); /* a hostile name must not command the terminal */
+	printf("%s %.*s: %s\n", what, (int)t.len, t.ptr ? t.ptr : "", e->text);
+	text_release(&t);
 	c->problems++;
 }
 
@@ -82,8 +87,12 @@ static void check_all(struct check *c)
 	for (uint32_t i = 0; i < m->file_count; i++)
 		total += m->files[i].data.size;
 	progress_begin(&c->progress, total);
-	for (uint32_t i = 0; i < m->warning_count; i++)
-		printf("warning: %.*s\n", (int)m->warnings[i].len, m->warnings[i].ptr);
+	for (uint32_t i = 0; i < m->warning_count; i++) {
+		struct error shown = {0}; /* escapes control characters */
+
+		error_set(&shown, EIO, "%.*s", (int)m->warnings[i].len, m->warnings[i].ptr);
+		printf("warning: %s\n", shown.text);
+	}
 	for (uint32_t i = 0; i < m->tensor_count; i++)
 		check_tensor(c, i);
 	for (uint32_t i = 0; i < m->file_count; i++)
