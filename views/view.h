@@ -13,7 +13,7 @@
 #define VIEWS_VIEW_H
 
 #include "parsers/format.h"
-#include "views/json.h"
+#include "parsers/container/json_write.h"
 
 enum subject_kind {
 	SUBJECT_MODEL,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * json: text -> value, by jansson, bounded. What JSON cannot say is read in the spellings of parsers/core/value.h, so
- * this is the inverse of views/json.h. Integers beyond 64 bits become BIGINT. Equal keys in one object are refused.
+ * this is the inverse of parsers/container/json_write.h. Integers beyond 64 bits become BIGINT. Equal keys in one object are refused.
  */
 #ifndef PARSERS_CONTAINER_JSON_H
 #define PARSERS_CONTAINER_JSON_H

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "parsers/core/metadata.h"
 
+#include "parsers/container/json.h"
+#include "parsers/container/json_write.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #define PREFIX "wiamodel."
+#define PREPROCESSING "preprocessing"
 
 static int check_string(const struct value *v, struct error *e)
 {
@@ -180,16 +184,41 @@ static struct value *map_copy(struct arena *a, const struct value *v)
 	return map;
 }
 
+/* The section from the text that metadata_spill made; NULL when it is none (then it stays a property). */
+static struct value *preprocessing_of(struct arena *a, const struct member *p)
+{
+	struct value *v;
+
+	if (!str_is(p->key, PREFIX PREPROCESSING) || !p->value || p->value->kind != VALUE_STRING ||
+		json_parse(a, p->value->str.ptr, p->value->str.len, &v, NULL) < 0)
+		return NULL;
+	return v->kind == VALUE_MAP ? v : NULL;
+}
+
+/* To the place it has in the model; false: an ordinary property. */
+static bool collect_one(struct arena *a, struct metadata *meta, struct value *model,
+	const struct member *p, int *r)
+{
+	const struct metadata_key *k = property_key(p);
+	struct value *preprocessing = k ? NULL : preprocessing_of(a, p);
+
+	if (preprocessing && !meta->preprocessing)
+		meta->preprocessing = preprocessing;
+	else if (k && !value_get(model, k->name))
+		*r = value_set(a, model, str_from(k->name), p->value);
+	return k || preprocessing;
+}
+
 int metadata_collect(struct arena *a, struct metadata *meta, struct error *e)
 {
 	const struct value *from = meta->properties;
 	struct value *model, *rest;
-	size_t found = 0;
+	bool found = false;
 
 	if (!from || from->kind != VALUE_MAP)
 		return 0;
 	for (size_t i = 0; i < from->map.count; i++)
-		found += property_key(&from->map.members[i]) != NULL;
+		found |= str_starts(from->map.members[i].key, STR(PREFIX));
 	if (!found)
 		return 0;
 	model = map_copy(a, meta->model);
@@ -198,13 +227,10 @@ int metadata_collect(struct arena *a, struct metadata *meta, struct error *e)
 		return out_of_memory(e);
 	for (size_t i = 0; i < from->map.count; i++) {
 		const struct member *p = &from->map.members[i];
-		const struct metadata_key *k = property_key(p);
 		int r = 0;
 
-		if (!k)
+		if (!collect_one(a, meta, model, p, &r))
 			r = value_set(a, rest, p->key, p->value);
-		else if (!value_get(model, k->name))
-			r = value_set(a, model, str_from(k->name), p->value);
 		if (r < 0)
 			return out_of_memory(e);
 	}
@@ -213,43 +239,73 @@ int metadata_collect(struct arena *a, struct metadata *meta, struct error *e)
 	return 0;
 }
 
+static struct value *as_text(struct arena *a, const struct value *v)
+{
+	struct json j = {.flat = 1};
+	struct str copy = {NULL, 0};
+	size_t len;
+	char *text;
+
+	json_value(&j, v);
+	text = json_take(&j, &len);
+	if (text)
+		copy = arena_str(a, text, len);
+	free(text);
+	return copy.ptr ? value_str(a, copy) : NULL;
+}
+
+/* A key that the format has no field for, into properties or the sidecar. */
+static int spill_one(struct arena *a, const struct format *f, struct value *spilled, struct str key,
+	struct value *v)
+{
+	if (f->keeps_properties)
+		key = arena_printf(a, PREFIX "%.*s", STR_ARG(key));
+	return key.ptr ? value_put(a, spilled, key, v) : -ENOMEM;
+}
+
+static int spill_model(struct arena *a, const struct format *f, const struct value *model,
+	struct value *native, struct value *spilled)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && model && i < model->map.count; i++) {
+		const struct member *m = &model->map.members[i];
+		const struct metadata_key *k = metadata_key(m->key);
+
+		if (metadata_is_native(f, m->key))
+			r = value_set(a, native, m->key, m->value);
+		else if (!k || k->writable) /* the rest are facts of another format, not of this file */
+			r = spill_one(a, f, spilled, m->key, m->value);
+	}
+	return r;
+}
+
 int metadata_spill(struct arena *a, const struct format *f, const struct metadata *in,
 	struct metadata *out, struct value **sidecar, struct error *e)
 {
 	struct value *native = value_map(a), *spilled = value_map(a);
-	size_t moved = 0;
+	int r;
 
 	*out = *in;
 	*sidecar = NULL;
-	if (!in->model)
-		return 0;
 	if (f->keeps_properties)
 		spilled = map_copy(a, in->properties);
 	if (!native || !spilled)
 		return out_of_memory(e);
-	for (size_t i = 0; i < in->model->map.count; i++) {
-		const struct member *m = &in->model->map.members[i];
-		const struct metadata_key *k = metadata_key(m->key);
-		struct str name = m->key;
-		int r;
+	r = spill_model(a, f, in->model, native, spilled);
+	if (!r && in->preprocessing && in->preprocessing->map.count &&
+		!metadata_is_native(f, STR(PREPROCESSING))) {
+		struct value *v = f->keeps_properties ? as_text(a, in->preprocessing) : in->preprocessing;
 
-		if (metadata_is_native(f, m->key)) {
-			r = value_set(a, native, m->key, m->value);
-		} else if (k && !k->writable) {
-			continue; /* a fact of another format, not of this file */
-		} else {
-			if (f->keeps_properties)
-				name = arena_printf(a, PREFIX "%.*s", STR_ARG(m->key));
-			r = name.ptr ? value_put(a, spilled, name, m->value) : -ENOMEM;
-			moved++;
-		}
-		if (r < 0)
-			return out_of_memory(e);
+		r = v ? spill_one(a, f, spilled, STR(PREPROCESSING), v) : -ENOMEM;
+		out->preprocessing = NULL;
 	}
+	if (r < 0)
+		return out_of_memory(e);
 	out->model = native;
-	if (moved && f->keeps_properties)
-		out->properties = spilled;
-	else if (moved)
+	if (f->keeps_properties)
+		out->properties = spilled->map.count ? spilled : in->properties;
+	else if (spilled->map.count)
 		*sidecar = spilled;
 	return 0;
 }

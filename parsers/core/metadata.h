@@ -6,7 +6,8 @@
  * A driver maps the keys that its format has natively (struct format.model_keys) and nothing else. Every
  * other key is stored as a property "wiamodel.KEY" where the format has free string properties
  * (keeps_properties), else in the sidecar file: metadata_spill moves them there before plan(),
- * metadata_collect back after parse().
+ * metadata_collect back after parse(). The section "preprocessing" travels the same way, as JSON text, when the
+ * format does not list "preprocessing" among its model_keys.
  */
 #ifndef PARSERS_CORE_METADATA_H
 #define PARSERS_CORE_METADATA_H

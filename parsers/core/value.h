@@ -4,7 +4,7 @@
  * tuples). Op attributes, properties, hyper-parameters and pickled leaves are values. They live in an
  * arena and are immutable once built.
  *
- * As JSON text (value_json in views/json.h and json_parse in parsers/container/json.h are inverse):
+ * As JSON text (value_json in parsers/container/json_write.h and json_parse in parsers/container/json.h are inverse):
  *	NaN, Infinity           {"$float": "NaN"} "Infinity" "-Infinity"
  *	integer beyond int64    {"$int": "1180591620717411303424"}
  *	bytes, bad UTF-8        {"$bytes": "base64"}

@@ -104,6 +104,26 @@ static void sidecars(void)
 	CHECK(text_is(out.model, "producer", "torch"));
 }
 
+static void preprocessing(void)
+{
+	struct metadata in = {.preprocessing = value_map(a)}, out;
+	struct value *sidecar, *mean = value_list(a);
+
+	value_append(a, mean, value_float(a, 0.5));
+	value_set(a, in.preprocessing, STR("mean"), mean);
+	CHECK(metadata_spill(a, &with_properties, &in, &out, &sidecar, NULL) == 0);
+	CHECK(!out.preprocessing && text_is(out.properties, "wiamodel.preprocessing", "{\"mean\": [0.5]}"));
+	CHECK(metadata_collect(a, &out, NULL) == 0);
+	CHECK(value_equal(out.preprocessing, in.preprocessing) && out.properties->map.count == 0);
+	CHECK(metadata_spill(a, &without, &in, &out, &sidecar, NULL) == 0);
+	CHECK(sidecar && value_equal(value_get(sidecar, "preprocessing"), in.preprocessing));
+	/* what is no such section is left alone */
+	out = (struct metadata){.properties = value_map(a)};
+	value_set(a, out.properties, STR("wiamodel.preprocessing"), value_cstr(a, "resize"));
+	CHECK(metadata_collect(a, &out, NULL) == 0);
+	CHECK(!out.preprocessing && out.properties->map.count == 1);
+}
+
 /* A native key wins; what is no key, or fails its check, stays a property. */
 static void foreign(void)
 {
@@ -129,6 +149,7 @@ int main(void)
 	dates();
 	there_and_back();
 	sidecars();
+	preprocessing();
 	foreign();
 	arena_free(a);
 	return unit_done("metadata");

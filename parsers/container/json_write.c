@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "views/json.h"
+#include "parsers/container/json_write.h"
 
 #include "parsers/core/limits.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * json: text under construction. Two-space indent, stable order, numbers printed shortest so that they
- * read back equal; what JSON cannot say is spelled as parsers/core/value.h tells. Short lists of
- * scalars stay on one line. Sticky on memory exhaustion; test json_take's result.
+ * json_write: JSON text under construction, for views and for formats that hold JSON. Two-space indent, stable
+ * order, numbers printed shortest so that they read back equal; what JSON cannot say is spelled as
+ * parsers/core/value.h tells. Short lists of scalars stay on one line. Sticky on memory exhaustion; test
+ * json_take's result.
  *
  *	struct json j = {0};
  *	json_open(&j, '{');
@@ -12,8 +13,8 @@
  *	json_end(&j);             // newline
  *	text = json_take(&j, &len);
  */
-#ifndef VIEWS_JSON_H
-#define VIEWS_JSON_H
+#ifndef PARSERS_CONTAINER_JSON_WRITE_H
+#define PARSERS_CONTAINER_JSON_WRITE_H
 
 #include "parsers/core/value.h"
 
