@@ -49,7 +49,7 @@ struct format {
 	int (*parse)(struct input *in, struct model *m, struct error *e);
 	/* Whether this edit is possible; `m` is the present model. NULL = `can` says all. */
 	int (*check_edit)(const struct model *m, const struct edit *edit, struct error *e);
-	/* The files of m. With p->in_place, m->base was parsed by this format from the file that is being
+	/* Called by model_plan. The files of m. With p->in_place, m->base was parsed by this format from the file that is being
 	 * replaced: whatever was not edited must be copied as ranges, byte-identical. */
 	int (*plan)(const struct model *m, struct plan *p, struct error *e);
 	/* Keys of metadata "model" that it keeps natively (NULL-terminated); the rest go to properties as
@@ -81,5 +81,9 @@ int format_detect(const struct input *in, const char *forced, const struct forma
 
 /* input -> model: detect, parse, finish. One reference in *out. */
 int model_open(struct input *in, const char *forced, struct model **out, struct error *e);
+
+/* model -> the files of it in format f: metadata that f has no field for goes where it is kept (core/metadata.h),
+ * f->plan, the sidecar. The maps borrow from m and p->arena. */
+int model_plan(const struct model *m, const struct format *f, struct plan *p, struct error *e);
 
 #endif

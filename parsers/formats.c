@@ -3,6 +3,7 @@
 
 #include "parsers/core/metadata.h"
 #include "parsers/not_a_model.h"
+#include "parsers/sidecar.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,6 +150,8 @@ int model_open(struct input *in, const char *forced, struct model **out, struct 
 	r = f->parse ? f->parse(in, m, e) : error_set(e, EOPNOTSUPP, "%s cannot be read", f->title);
 	if (r == 0)
 		r = metadata_collect(m->arena, &m->meta, e);
+	if (r == 0)
+		r = sidecar_read(in, m, e);
 	if (r == 0)
 		r = model_finish(m, e);
 	if (r < 0) {

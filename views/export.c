@@ -6,6 +6,8 @@
  */
 #include "views/view.h"
 
+#include "parsers/sidecar.h"
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -17,12 +19,20 @@ static bool export_exists(const struct view_context *cx, const struct subject *s
 	return f->can & CAN_CREATE && f->plan && f->extensions && f->extensions[0];
 }
 
+/* Keys that the format has no place for would stand in a second file, which an export does not have. */
+static bool has_sidecar(const struct plan *p)
+{
+	return p->count > 1 && str_ends(str_from(p->files[p->count - 1].name), STR(SIDECAR_SUFFIX));
+}
+
 /* The one file of the plan. */
 static int only_file(const struct format *f, struct plan *p, struct extmap **map, struct error *e)
 {
-	if (p->count != 1 || p->files[0].name[0])
+	size_t count = p->count - has_sidecar(p);
+
+	if (count != 1 || p->files[0].name[0])
 		return error_set(e, EOPNOTSUPP, "%s takes %zu files: use wiamodel convert", f->title,
-			p->count);
+			count);
 	*map = &p->files[0].map;
 	return extmap_failed(*map, e);
 }
@@ -30,16 +40,26 @@ static int only_file(const struct format *f, struct plan *p, struct extmap **map
 static int make_plan(const struct view_context *cx, const struct format *f, struct plan *p,
 	struct error *e)
 {
-	int r = f->plan(cx->model, p, e);
+	int r = model_plan(cx->model, f, p, e);
 
+	if (!r && has_sidecar(p) &&
+		plan_loss(p, "metadata: some keys have no place in %s (wiamodel convert keeps them beside it)",
+			f->title) < 0)
+		r = error_set(e, ENOMEM, "out of memory for an export");
 	if (!r && p->loss_count && !cx->options.lossy)
 		r = error_set(e, EOPNOTSUPP, "%zu losses, refused without lossy; the first: %s",
 			p->loss_count, p->losses[0]);
 	return r;
 }
 
-/* Memory pieces may belong to the planned map: it moves to the heap and becomes one piece. */
-static int move_map(struct extmap *from, struct extmap *out, struct error *e)
+static void free_arena(void *arena)
+{
+	arena_free(arena);
+}
+
+/* Memory pieces belong to the planned map or the plan's arena: the map moves to the heap with both, and becomes
+ * one piece. */
+static int move_map(struct plan *p, struct extmap *from, struct extmap *out, struct error *e)
 {
 	struct extmap *whole = extmap_new();
 	struct extent x;
@@ -51,6 +71,8 @@ static int move_map(struct extmap *from, struct extmap *out, struct error *e)
 	*whole = *from;
 	whole->refs = refs;
 	*from = (struct extmap){0};
+	extmap_keep(whole, free_arena, p->arena);
+	p->arena = NULL;
 	x = extent_map(whole);
 	extmap_append(out, &x);
 	extmap_unref(whole);
@@ -74,7 +96,7 @@ static int export_file(const struct view_context *cx, const struct subject *s, s
 	if (!r)
 		*size = map->size;
 	if (!r && out)
-		r = move_map(map, out, e);
+		r = move_map(&p, map, out, e);
 	plan_release(&p);
 	return r;
 }

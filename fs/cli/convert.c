@@ -241,7 +241,7 @@ static int run(struct convert *c, const char *in, const char *to, const struct c
 		return EXIT_FAILURE;
 	c->plan.root_name = c->base;
 	c->plan.real = c->real;
-	r = c->to->plan(c->m.model, &c->plan, e);
+	r = model_plan(c->m.model, c->to, &c->plan, e);
 	if (r < 0)
 		return EXIT_FAILURE;
 	code = judge_losses(c);

@@ -214,7 +214,7 @@ void extmap_release(struct extmap *m)
 	for (size_t i = 0; i < m->count; i++)
 		extent_unref(&m->pieces[i]);
 	for (size_t i = 0; i < m->owned_count; i++)
-		free(m->owned[i]);
+		m->owned[i].release(m->owned[i].object);
 	free(m->pieces);
 	free(m->ends);
 	free(m->owned);
@@ -318,11 +318,11 @@ int extmap_append_memory(struct extmap *m, const void *bytes, uint64_t size)
 	return extmap_append(m, &x);
 }
 
-int extmap_append_take(struct extmap *m, void *heap, size_t size)
+int extmap_keep(struct extmap *m, void (*release)(void *object), void *object)
 {
 	if (m->owned_count == m->owned_cap && !m->failed) {
 		size_t cap = m->owned_cap ? m->owned_cap * 2 : 4;
-		void **grown = reallocarray(m->owned, cap, sizeof(*grown));
+		void *grown = reallocarray(m->owned, cap, sizeof(*m->owned));
 
 		if (!grown)
 			mark(m, ENOMEM);
@@ -332,11 +332,18 @@ int extmap_append_take(struct extmap *m, void *heap, size_t size)
 		}
 	}
 	if (m->failed) {
-		free(heap);
+		release(object);
 		return m->failed;
 	}
-	m->owned[m->owned_count++] = heap;
-	return extmap_append_memory(m, heap, size);
+	m->owned[m->owned_count++] = (struct extmap_owned){release, object};
+	return 0;
+}
+
+int extmap_append_take(struct extmap *m, void *heap, size_t size)
+{
+	int r = extmap_keep(m, free, heap);
+
+	return r < 0 ? r : extmap_append_memory(m, heap, size);
 }
 
 int extmap_append_copy(struct extmap *m, const void *bytes, size_t size)

@@ -49,13 +49,18 @@ void extent_ref(const struct extent *x);   /* one more reference on what it poin
 void extent_unref(const struct extent *x);
 int extent_read(const struct extent *x, uint64_t offset, void *buf, size_t len, struct error *e);
 
+struct extmap_owned {
+	void (*release)(void *object);
+	void *object;
+};
+
 struct extmap {
 	struct extent *pieces;
 	uint64_t *ends; /* ends[i]: offset in the map just behind piece i */
 	size_t count, cap;
 	uint64_t size;
 	int failed;
-	void **owned; /* heap blocks freed with the map */
+	struct extmap_owned *owned; /* what is released with the map */
 	size_t owned_count, owned_cap;
 	int refs; /* only for extmap_new */
 };
@@ -71,6 +76,8 @@ int extmap_append_source(struct extmap *m, struct source *src, uint64_t offset, 
 int extmap_append_memory(struct extmap *m, const void *bytes, uint64_t size); /* borrowed */
 int extmap_append_copy(struct extmap *m, const void *bytes, size_t size);
 int extmap_append_take(struct extmap *m, void *heap, size_t size); /* free()d with the map, also on failure */
+/* Calls release(object) when the map is released (at once when memory is out): for what pieces borrow. */
+int extmap_keep(struct extmap *m, void (*release)(void *object), void *object);
 int extmap_append_zero(struct extmap *m, uint64_t size);
 int extmap_failed(const struct extmap *m, struct error *e); /* 0 or the negative errno, reported */
 

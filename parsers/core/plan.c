@@ -21,6 +21,8 @@ void plan_release(struct plan *p)
 	free(p->files);
 	free(p->obsolete);
 	free(p->losses);
+	arena_free(p->arena);
+	p->arena = NULL;
 	p->files = NULL;
 	p->obsolete = p->losses = NULL;
 	p->count = p->obsolete_count = p->loss_count = 0;

@@ -21,6 +21,7 @@ struct plan {
 	size_t obsolete_count, obsolete_cap;
 	char **losses; /* one line each: "dtype of 'x': complex128 has no place in safetensors" */
 	size_t loss_count, loss_cap;
+	struct arena *arena; /* made by model_plan, freed with the plan: for what the maps borrow; drivers may use it */
 	/* what the caller wants; set before plan() */
 	const char *root_name; /* base name of the root file to be written, "model.onnx"; never NULL */
 	bool in_place;         /* the plan saves over the model's own file (m->base is set) */
