@@ -56,6 +56,10 @@ struct format {
 	 * wiamodel.KEY when keeps_properties, else to the sidecar file. */
 	const char *const *model_keys;
 	bool keeps_properties; /* free string properties */
+	/* Looks for damage that reading tensors does not show (checksums of members, ...): found() for each, one
+	 * line. Reads payloads; for `wiamodel check` only. NULL = nothing more to look at. */
+	int (*check)(const struct model *m, void (*found)(void *arg, const char *text), void *arg,
+		struct error *e);
 	/* Whether a tensor of this dtype has a place. NULL = all. */
 	bool (*holds)(enum dtype d);
 };

@@ -76,11 +76,23 @@ static void check_tensor(struct check *c, uint32_t i)
 		check_file(c, &view_npy, s, "tensor", t->name);
 }
 
-static void check_all(struct check *c)
+static void found(void *arg, const char *text)
+{
+	struct check *c = arg;
+	struct error shown = {0}; /* escapes control characters */
+
+	error_set(&shown, EIO, "%s", text);
+	progress_end(&c->progress);
+	printf("%s\n", shown.text);
+	c->problems++;
+}
+
+static int check_all(struct check *c, struct error *e)
 {
 	extern const struct view view_files;
 	const struct model *m = c->m.model;
 	uint64_t total = 0;
+	int r = 0;
 
 	for (uint32_t i = 0; i < m->tensor_count; i++)
 		total += m->tensors[i].data.size;
@@ -98,9 +110,13 @@ static void check_all(struct check *c)
 	for (uint32_t i = 0; i < m->file_count; i++)
 		check_file(c, &view_files, (struct subject){SUBJECT_FILE, i}, "file",
 			m->files[i].path);
+	if (m->format->check)
+		r = m->format->check(m, found, c, e);
 	progress_end(&c->progress);
-	printf("%s: %u tensors, %u files, %zu damaged\n", m->format->title, m->tensor_count,
-		m->file_count, c->problems);
+	if (!r)
+		printf("%s: %u tensors, %u files, %zu problems\n", m->format->title,
+			m->tensor_count, m->file_count, c->problems);
+	return r;
 }
 
 static int check_run(int argc, char **argv)
@@ -119,7 +135,7 @@ static int check_run(int argc, char **argv)
 	c.buf = malloc(STEP);
 	r = c.buf ? cli_open(&c.m, argv[optind], &options, &e) : error_set(&e, ENOMEM, "out of memory");
 	if (!r)
-		check_all(&c);
+		r = check_all(&c, &e);
 	free(c.buf);
 	cli_close(&c.m);
 	if (r < 0) {
