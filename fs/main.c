@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include <stdio.h>
+#include "fs/cli/cli.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-	puts("wiamodel " WIAMODEL_VERSION);
-	return 0;
+	return cli_main(argc, argv);
 }

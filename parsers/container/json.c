@@ -216,6 +216,8 @@ static struct str convert_key(struct arena *a, const char *key, bool *bad)
 {
 	struct str s = str_from(key);
 
+	if (!bad) /* plain */
+		return arena_str(a, s.ptr, s.len);
 	if (str_starts(s, STR("$bytes:"))) {
 		if (!base64_decode(a, (struct str){key + 7, s.len - 7}, &s))
 			*bad = true;
@@ -235,7 +237,7 @@ static struct value *convert_map(struct arena *a, const json_t *j, bool *bad)
 	const char *key;
 	json_t *member;
 
-	if (json_object_size(j) == 1) {
+	if (bad && json_object_size(j) == 1) {
 		key = json_object_iter_key(json_object_iter(object));
 		if (key[0] == '$' && key[1] != '$' && strncmp(key, "$bytes:", 7) != 0)
 			return convert_special(a, key, json_object_get(j, key), bad);
@@ -275,7 +277,9 @@ static struct value *convert(struct arena *a, const json_t *j, bool *bad)
 	return NULL;
 }
 
-int json_parse(struct arena *a, const char *text, size_t len, struct value **out, struct error *e)
+/* bad NULL in convert() means: plain, no spellings of ours */
+static int parse(struct arena *a, const char *text, size_t len, bool plain, struct value **out,
+	struct error *e)
 {
 	struct rewriter w = {0};
 	json_error_t why;
@@ -295,7 +299,7 @@ int json_parse(struct arena *a, const char *text, size_t len, struct value **out
 		r = error_set(e, EINVAL, "line %d, column %d: %s", why.line, why.column, why.text);
 		goto out;
 	}
-	*out = convert(a, j, &bad);
+	*out = convert(a, j, plain ? NULL : &bad);
 	if (bad)
 		r = error_set(e, EINVAL, "an object with a key that begins with $ has none of the known meanings");
 	else if (!*out)
@@ -306,4 +310,14 @@ out:
 	json_decref(j);
 	free(w.text);
 	return r;
+}
+
+int json_parse(struct arena *a, const char *text, size_t len, struct value **out, struct error *e)
+{
+	return parse(a, text, len, false, out, e);
+}
+
+int json_parse_plain(struct arena *a, const char *text, size_t len, struct value **out, struct error *e)
+{
+	return parse(a, text, len, true, out, e);
 }

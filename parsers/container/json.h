@@ -12,6 +12,8 @@
 /* One document and nothing behind it but white space. EINVAL with line and column. Values and strings are in the arena,
  * independent of text. */
 int json_parse(struct arena *a, const char *text, size_t len, struct value **out, struct error *e);
+/* The same for JSON that others wrote: keys that begin with $ have no meaning. */
+int json_parse_plain(struct arena *a, const char *text, size_t len, struct value **out, struct error *e);
 /* The library's version, for --version. */
 const char *json_library_version(void);
 
