@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fuse_lowlevel.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,6 +23,11 @@
 /* A name that is absent may come to be by an edit of another file. */
 #define TIMEOUT_ABSENT 1.0
 #define REQUEST_MAX (1u << 20)
+/* a read so small is answered sooner than another thread awakes */
+#define QUICK_MAX (128u << 10)
+/* How long to look out for the next request before sleeping, when they come one upon another: about what a
+ * virtual machine needs to wake a sleeper. */
+#define LOOKOUT_NS 100000
 
 struct mount {
 	struct fuse_session *se;
@@ -30,6 +36,11 @@ struct mount {
 	uint64_t total; /* bytes of the model's files */
 	uint64_t files;
 	_Atomic bool broken_mapping; /* said once */
+	/* One thread at a time, the lead, reads from the kernel, see lead_pass. */
+	pthread_mutex_t lead_lock;
+	pthread_cond_t lead_free;
+	bool lead_taken;
+	bool brisk; /* the lead's: requests follow each other closely */
 	bool no_opendir; /* the kernel can do without */
 };
 
@@ -39,6 +50,36 @@ struct open_file {
 	bool writer;
 	_Atomic bool unjudged; /* written since the last flush */
 };
+
+static _Thread_local bool leading;
+
+/*
+ * Quick requests are answered by the thread that reads them, one after the other: waking a second thread for
+ * each costs more than the answer. Before anything that may take long the lead goes to another thread, so
+ * that long requests run beside each other and hold up nobody. Harmless when repeated.
+ */
+static void lead_pass(struct mount *m)
+{
+	if (!leading)
+		return;
+	leading = false;
+	pthread_mutex_lock(&m->lead_lock);
+	m->lead_taken = false;
+	pthread_cond_signal(&m->lead_free);
+	pthread_mutex_unlock(&m->lead_lock);
+}
+
+static void lead_take(struct mount *m)
+{
+	if (leading)
+		return;
+	pthread_mutex_lock(&m->lead_lock);
+	while (m->lead_taken && !fuse_session_exited(m->se))
+		pthread_cond_wait(&m->lead_free, &m->lead_lock);
+	leading = !m->lead_taken;
+	m->lead_taken = true;
+	pthread_mutex_unlock(&m->lead_lock);
+}
 
 /* One per thread, for replies that are put together here; grows to what was asked for. */
 static _Thread_local struct {
@@ -216,6 +257,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *new, int to_
 	struct timespec now, *mtime = NULL;
 	int r = 0;
 
+	lead_pass(m);
 	if (owner_differs(m, new, to_set))
 		r = -EPERM;
 	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
@@ -412,7 +454,10 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct fuse_entry_param p;
 	struct handle *h = NULL;
 	struct attr a;
-	int r = workspace_create(m->w, parent, str_from(name), mode, fi->flags, &a, &h, &e);
+	int r;
+
+	lead_pass(m);
+	r = workspace_create(m->w, parent, str_from(name), mode, fi->flags, &a, &h, &e);
 
 	if (r == 0)
 		r = file_new(h, fi);
@@ -429,6 +474,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 {
 	struct handle *h = file_of(fi)->h;
 	uint64_t end = handle_size(h), at = (uint64_t)offset;
+	struct mount *m = mount_of(req);
 	struct error e = {0};
 	const void *bytes;
 	char *buf;
@@ -440,11 +486,14 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 	}
 	if (size > end - at)
 		size = (size_t)(end - at);
+	if (size > QUICK_MAX)
+		lead_pass(m);
 	bytes = handle_peek(h, at, size);
 	if (bytes) {
 		fuse_reply_buf(req, bytes, size);
 		return;
 	}
+	lead_pass(m); /* a codec may have much to do for few bytes */
 	buf = scratch_get(size);
 	n = buf ? handle_read(h, at, buf, size, &e) : -ENOMEM;
 	if (n < 0)
@@ -460,6 +509,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 	struct error e = {0};
 	int r;
 
+	lead_pass(mount_of(req));
 	f->unjudged = true;
 	r = handle_write(f->h, (uint64_t)offset, buf, size, &e);
 	if (r < 0)
@@ -478,6 +528,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct error e = {0};
 
+	lead_pass(mount_of(req));
 	reply_result(req, ino, judge(file_of(fi), &e), &e);
 }
 
@@ -486,6 +537,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct open_file *f = file_of(fi);
 	struct error e = {0};
 
+	if (f->unjudged)
+		lead_pass(mount_of(req));
 	/* pages of a mapping that outlived its close come as late as munmap(2), and nobody hears the verdict */
 	if (f->unjudged && judge(f, &e) < 0) {
 		log_error("%s", e.text);
@@ -502,6 +555,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	int r = 0;
 
 	(void)datasync;
+	lead_pass(m);
 	if (fi && file_of(fi))
 		r = judge(file_of(fi), &e);
 	if (r == 0) /* a swap file's fsync is no reason to save the model */
@@ -516,6 +570,7 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 
 	(void)datasync;
 	(void)fi;
+	lead_pass(m);
 	reply_result(req, ino, workspace_commit(m->w, &e), &e);
 }
 
@@ -525,7 +580,10 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct error e = {0};
 	struct fuse_entry_param p;
 	struct attr a;
-	int r = workspace_mkdir(m->w, parent, str_from(name), mode, &a, &e);
+	int r;
+
+	lead_pass(m);
+	r = workspace_mkdir(m->w, parent, str_from(name), mode, &a, &e);
 
 	if (r < 0) {
 		reply_failure(req, 0, r, &e);
@@ -539,6 +597,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct error e = {0};
 
+	lead_pass(mount_of(req));
 	reply_result(req, 0, workspace_unlink(mount_of(req)->w, parent, str_from(name), &e), &e);
 }
 
@@ -546,6 +605,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct error e = {0};
 
+	lead_pass(mount_of(req));
 	reply_result(req, 0, workspace_rmdir(mount_of(req)->w, parent, str_from(name), &e), &e);
 }
 
@@ -553,7 +613,10 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	const char *new_name, unsigned flags)
 {
 	struct error e = {0};
-	int r = workspace_rename(mount_of(req)->w, parent, str_from(name), new_parent, str_from(new_name),
+	int r;
+
+	lead_pass(mount_of(req));
+	r = workspace_rename(mount_of(req)->w, parent, str_from(name), new_parent, str_from(new_name),
 		flags, &e);
 
 	reply_result(req, 0, r, &e);
@@ -603,6 +666,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
+	lead_pass(mount_of(req)); /* a checksum reads the whole tensor */
 	r = workspace_xattr(mount_of(req)->w, ino, name, &value, &len, &e);
 	if (r < 0)
 		reply_failure(req, ino, r, r == -ENODATA ? NULL : &e);
@@ -653,6 +717,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, st
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
+	lead_pass(m);
 	if (cmd == CONTROL_COMMIT)
 		r = workspace_commit(m->w, &e);
 	else if (cmd == CONTROL_DISCARD)
@@ -696,10 +761,31 @@ static const struct fuse_lowlevel_ops ops = {
 	.ioctl = op_ioctl,
 };
 
+static int64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Only the lead comes here. */
 static ssize_t device_read(int fd, void *buf, size_t len, void *userdata)
 {
-	(void)userdata;
-	return read(fd, buf, len);
+	struct mount *m = userdata;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int64_t start;
+	ssize_t n;
+
+	if (!m->o.lookout)
+		return read(fd, buf, len);
+	start = clock_ns();
+	while (m->brisk && poll(&p, 1, 0) == 0 && clock_ns() - start < LOOKOUT_NS)
+		;
+	n = read(fd, buf, len);
+	/* twice: when slept, the time to wake is in it */
+	m->brisk = clock_ns() - start < 2 * LOOKOUT_NS;
+	return n;
 }
 
 /*
@@ -756,6 +842,8 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 		error_set(e, ENOMEM, "out of memory");
 		return NULL;
 	}
+	pthread_mutex_init(&m->lead_lock, NULL);
+	pthread_cond_init(&m->lead_free, NULL);
 	m->w = w;
 	m->o = *o;
 	measure(m);
@@ -771,27 +859,35 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 	return m;
 }
 
+void mount_stop(struct mount *m)
+{
+	fuse_session_exit(m->se);
+	pthread_mutex_lock(&m->lead_lock);
+	pthread_cond_broadcast(&m->lead_free);
+	pthread_mutex_unlock(&m->lead_lock);
+}
+
 void mount_serve(struct mount *m)
 {
 	struct fuse_buf buf = {0};
 
 	while (!fuse_session_exited(m->se)) {
-		int n = fuse_session_receive_buf(m->se, &buf);
+		int n;
 
+		lead_take(m);
+		if (!leading)
+			break;
+		n = fuse_session_receive_buf(m->se, &buf);
 		if (n == -EINTR || n == -EAGAIN)
 			continue;
 		if (n <= 0)
 			break;
 		fuse_session_process_buf(m->se, &buf);
 	}
-	fuse_session_exit(m->se);
+	mount_stop(m);
+	lead_pass(m);
 	free(buf.mem);
 	scratch_release();
-}
-
-void mount_stop(struct mount *m)
-{
-	fuse_session_exit(m->se);
 }
 
 void mount_changed(struct mount *m, uint64_t inode, struct str name)

@@ -13,7 +13,7 @@ struct mount;
 struct mount_options {
 	uint32_t uid, gid, umask; /* OPTION_UNSET = the model file's */
 	bool debug;
-	bool spin; /* more than one processor: waiting actively for the next request pays */
+	bool lookout; /* more than one processor: looking out for the next request for a moment pays */
 	pid_t keeper, server;
 };
 

@@ -254,6 +254,7 @@ static struct mount *attach(struct server *s, pid_t keeper)
 		.gid = s->o->gid,
 		.umask = s->o->umask,
 		.debug = s->o->debug,
+		.lookout = sysconf(_SC_NPROCESSORS_ONLN) > 1,
 		.keeper = keeper,
 		.server = getpid()};
 	struct error e = {0};
