@@ -10,6 +10,7 @@
 
 enum option_kind {
 	OPT_TRUE,    /* bool at offset */
+	OPT_FALSE,
 	OPT_STRING,
 	OPT_NUMBER,  /* uint32_t */
 	OPT_OCTAL,
@@ -32,8 +33,8 @@ struct option_row {
 
 static const struct option_row rows[] = {
 	{"ro", 'r', OPT_TRUE, AT(workspace.read_only), NULL, "read-only"},
-	{"rw", 'w', OPT_TRUE, AT(read_write), NULL,
-		"writable; fail when the model cannot be written (default: then read-only)"},
+	/* mount(8) says rw whenever nobody says ro, so it cannot be a demand */
+	{"rw", 'w', OPT_FALSE, AT(workspace.read_only), NULL, "writable where the model is (default)"},
 	{"views", 0, OPT_STRING, AT(views), "LIST", "top-level views to list, e.g. tensors:graph"},
 	{"npy", 0, OPT_STRING, AT(npy), "bits|real",
 		"how .npy shows types that NumPy lacks: their bits, or widened (default)"},
@@ -156,7 +157,8 @@ static int set_option(struct options *o, const struct option_row *row, const cha
 		return error_set(e, EINVAL, "option '%s' takes no value, found '%s'", row->name, value);
 	switch (row->kind) {
 	case OPT_TRUE:
-		*(bool *)at = true;
+	case OPT_FALSE:
+		*(bool *)at = row->kind == OPT_TRUE;
 		return 0;
 	case OPT_STRING:
 		free(*(char **)at);
@@ -197,8 +199,6 @@ static int set_pair(struct options *o, char *pair, struct error *e)
 	row = row_by_name(pair, len);
 	if (!row)
 		return error_set(e, EINVAL, "unknown option '%.*s'", (int)(len < 100 ? len : 100), pair);
-	if (row->kind == OPT_TRUE && row->offset == AT(read_write))
-		o->workspace.read_only = false;
 	return set_option(o, row, value ? value + 1 : NULL, e);
 }
 
@@ -287,8 +287,6 @@ static int finish(struct options *o, struct error *e)
 		return 0;
 	if (!o->model || !o->dir)
 		return error_set(e, EINVAL, "expected MODEL DIR; try --help");
-	if (o->read_write && w->read_only)
-		return error_set(e, EINVAL, "options 'ro' and 'rw' contradict each other");
 	if (w->recover && w->discard)
 		return error_set(e, EINVAL, "options 'recover' and 'discard' contradict each other");
 	if (o->npy && strcmp(o->npy, "bits") != 0 && strcmp(o->npy, "real") != 0)

@@ -20,7 +20,6 @@ struct options {
 	char *format, *to, *out, *views, *npy, *fsname, *log_file;
 	bool foreground, debug, single, verbose, help, version;
 	bool allow_other, nonempty;
-	bool read_write;            /* "rw" was said: not being able to is an error */
 	uint32_t uid, gid, umask;   /* OPTION_UNSET */
 	uint32_t timeout;           /* seconds for reading the model, 0 = none */
 	unsigned long mount_flags;  /* MS_* */

@@ -124,11 +124,6 @@ static int open_model(struct server *s, char *text, size_t cap)
 		snprintf(text, cap, "%s", note ? note : "");
 	}
 	free(note);
-	if (r == 0 && s->o->read_write && workspace_is_read_only(s->w)) {
-		if (!text[0])
-			snprintf(text, cap, "'%.700s' cannot be written", s->o->model);
-		return EXIT_MODEL;
-	}
 	return r < 0 ? EXIT_MODEL : 0;
 }
 
