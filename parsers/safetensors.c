@@ -9,12 +9,9 @@
  * Offsets count from the end of the header. Data is little-endian, C order, without holes or overlap. A model
  * in several files has an index, NAME.safetensors.index.json: {"metadata": {...}, "weight_map": {TENSOR: FILE}}.
  */
-#include "parsers/format.h"
+#include "parsers/safetensors.h"
 
-#include "parsers/codec/convert.h"
 #include "parsers/container/json.h"
-#include "parsers/container/json_write.h"
-#include "parsers/core/check.h"
 #include "parsers/core/cursor.h"
 #include "parsers/core/limits.h"
 
@@ -24,15 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define METADATA "__metadata__"
 
-extern const struct format format_safetensors;
-
-/* in the order in which the reference writes tensors, so that each is aligned */
-static const struct {
-	const char *name;
-	enum dtype dtype;
-} types[] = {
+const struct safetensors_type safetensors_types[] = {
 	{"U64", DTYPE_UINT64},
 	{"I64", DTYPE_INT64},
 	{"F64", DTYPE_FLOAT64},
@@ -56,30 +46,31 @@ static const struct {
 	{"F4", DTYPE_FLOAT4_E2M1},
 	{"BOOL", DTYPE_BOOL},
 };
-#define TYPE_COUNT (sizeof(types) / sizeof(*types))
+#define TYPE_COUNT (sizeof(safetensors_types) / sizeof(*safetensors_types))
+const size_t safetensors_type_count = TYPE_COUNT;
 
-/* index in types; TYPE_COUNT = none */
-static size_t type_of(enum dtype d)
+size_t safetensors_type(enum dtype d)
 {
 	size_t i = 0;
 
-	while (i < TYPE_COUNT && types[i].dtype != d)
+	while (i < TYPE_COUNT && safetensors_types[i].dtype != d)
 		i++;
 	return i;
 }
 
 static bool safetensors_holds(enum dtype d)
 {
-	return type_of(d) < TYPE_COUNT;
+	return safetensors_type(d) < TYPE_COUNT;
+}
+
+bool safetensors_whole_bytes(enum dtype d, uint64_t count)
+{
+	const struct dtype_info *info = dtype_info(d);
+
+	return info->block < 2 || count % info->block == 0;
 }
 
 /* ---- reading ---- */
-
-struct shard {
-	struct source *src;
-	struct str name; /* "" = the only file */
-	uint64_t data;   /* where the data begin */
-};
 
 static int read_header(struct model *m, struct source *src, struct value **out, uint64_t *data,
 	struct error *e)
@@ -128,14 +119,14 @@ static int read_metadata(struct model *m, const struct value *v, struct error *e
 	if (v->kind == VALUE_NULL)
 		return 0;
 	if (v->kind != VALUE_MAP)
-		return error_set(e, EIO, METADATA " is not an object");
+		return error_set(e, EIO, SAFETENSORS_METADATA " is not an object");
 	if (!m->meta.properties)
 		m->meta.properties = value_map(m->arena);
 	for (size_t i = 0; i < v->map.count; i++) {
 		const struct member *p = &v->map.members[i];
 
 		if (p->value->kind != VALUE_STRING)
-			return error_set(e, EIO, METADATA ": value of '%.*s' is not a string",
+			return error_set(e, EIO, SAFETENSORS_METADATA ": value of '%.*s' is not a string",
 				STR_ARG(p->key));
 		if (value_put(m->arena, m->meta.properties, p->key, p->value) < 0)
 			return error_set(e, ENOMEM, "out of memory for metadata");
@@ -164,9 +155,9 @@ static int read_tensor(struct model *m, const struct shard *shard, const struct 
 			" bytes of data", range[0], range[1], source_size(shard->src) - shard->data);
 		range[0] = range[1] = 0;
 	}
-	for (i = 0; i < TYPE_COUNT && !str_is(dtype->str, types[i].name); i++)
+	for (i = 0; i < TYPE_COUNT && !str_is(dtype->str, safetensors_types[i].name); i++)
 		;
-	t->dtype = i < TYPE_COUNT ? types[i].dtype : DTYPE_NONE;
+	t->dtype = i < TYPE_COUNT ? safetensors_types[i].dtype : DTYPE_NONE;
 	t->stored_type = dtype->str.ptr;
 	if (i == TYPE_COUNT)
 		model_warn(m, "tensor '%.*s' has the unknown dtype '%.*s'", STR_ARG(t->name),
@@ -241,17 +232,11 @@ static int read_shard(struct model *m, struct shard *shard, struct error *e)
 	for (size_t i = 0; !r && i < header->map.count; i++) {
 		const struct member *entry = &header->map.members[i];
 
-		r = str_is(entry->key, METADATA) ? read_metadata(m, entry->value, e)
+		r = str_is(entry->key, SAFETENSORS_METADATA) ? read_metadata(m, entry->value, e)
 						 : read_tensor(m, shard, entry, e);
 	}
 	return r < 0 ? r : check_coverage(m, shard, first, e);
 }
-
-/* what a parsed model keeps for plan() */
-struct safetensors {
-	struct shard *shards;
-	uint32_t count;
-};
 
 static int safetensors_probe(const struct input *in, struct error *e)
 {
@@ -287,319 +272,11 @@ static int safetensors_parse(struct input *in, struct model *m, struct error *e)
 	return r < 0 ? r : read_shard(m, &s->shards[0], e);
 }
 
-/* ---- writing ---- */
-
-/* One tensor as it will be written. */
-struct part {
-	const struct tensor *tensor;
-	enum dtype dtype;
-	struct extent data; /* a reference */
-	uint64_t order;     /* where its data lay, for those that were there */
-	uint32_t index;
-};
-
-struct writer {
-	const struct model *m;
-	struct plan *p;
-	struct part *parts;
-	uint32_t count;
-};
-
-static int by_order(const void *x, const void *y)
-{
-	const struct part *a = x, *b = y;
-
-	if (a->order != b->order)
-		return a->order < b->order ? -1 : 1;
-	return (a->index > b->index) - (a->index < b->index);
-}
-
-/* As the reference does: larger types first, then by name. */
-static int by_type(const void *x, const void *y)
-{
-	const struct part *a = x, *b = y;
-	size_t ta = type_of(a->dtype), tb = type_of(b->dtype);
-
-	if (ta != tb)
-		return ta < tb ? -1 : 1;
-	return str_cmp(a->tensor->name, b->tensor->name);
-}
-
-static int use_codec(struct part *out, struct codec *c, struct error *e)
-{
-	if (!c)
-		return error_set(e, ENOMEM, "out of memory for a plan");
-	out->data = extent_codec(c);
-	return 0;
-}
-
-/* Widened to a type that has a place; the loss is told. 1 = no type has one: left out. */
-static int widen(struct writer *w, const struct tensor *t, struct part *out, struct error *e)
-{
-	enum dtype wide = dtype_info(t->dtype)->npy;
-
-	if (t->dtype == DTYPE_NONE && t->real && w->p->real) {
-		out->dtype = DTYPE_FLOAT32;
-		return t->real(t, &out->data, e);
-	}
-	if (t->dtype == DTYPE_NONE || t->dtype == DTYPE_STRING || !safetensors_holds(wide)) {
-		if (plan_loss(w->p, "tensor '%.*s': dtype %s has no place in safetensors",
-			    STR_ARG(t->name),
-			    t->dtype == DTYPE_NONE && t->stored_type ? t->stored_type
-								     : dtype_info(t->dtype)->name) < 0)
-			return error_set(e, ENOMEM, "out of memory for a plan");
-		return 1;
-	}
-	if (plan_loss(w->p, "dtype of '%.*s': %s becomes %s", STR_ARG(t->name),
-		    dtype_info(t->dtype)->name, dtype_info(wide)->name) < 0)
-		return error_set(e, ENOMEM, "out of memory for a plan");
-	out->dtype = wide;
-	return use_codec(out,
-		codec_decode(&t->data, t->dtype, t->flags & TENSOR_BIG_ENDIAN, t->count), e);
-}
-
-static bool whole_bytes(enum dtype d, uint64_t count)
-{
-	const struct dtype_info *info = dtype_info(d);
-
-	return info->block < 2 || count % info->block == 0;
-}
-
-/* 0 = *out is to be written, 1 = left out */
-static int make_part(struct writer *w, uint32_t i, struct part *out, struct error *e)
-{
-	const struct tensor *t = &w->m->tensors[i];
-	bool big = t->flags & TENSOR_BIG_ENDIAN && dtype_info(t->dtype)->swap > 1;
-
-	*out = (struct part){.tensor = t, .dtype = t->dtype, .index = i, .order = UINT64_MAX};
-	if (t->problem.len)
-		return error_set(e, EIO, "tensor '%.*s' is damaged: %.*s", STR_ARG(t->name),
-			STR_ARG(t->problem));
-	if (!str_is_utf8(t->name) || str_is(t->name, METADATA))
-		return error_set(e, EINVAL, "safetensors cannot name a tensor '%.*s'", STR_ARG(t->name));
-	if (w->p->in_place && t->base != MODEL_NONE)
-		out->order = w->m->base->tensors[t->base].data.offset;
-	if (t->real && w->p->real && t->dtype != DTYPE_NONE) {
-		out->dtype = DTYPE_FLOAT32;
-		return t->real(t, &out->data, e);
-	}
-	if (!safetensors_holds(t->dtype) || !whole_bytes(t->dtype, t->count))
-		return widen(w, t, out, e);
-	if (big)
-		return use_codec(out, codec_swap(&t->data, t->dtype), e);
-	out->data = t->data;
-	extent_ref(&out->data);
-	return 0;
-}
-
-static int make_parts(struct writer *w, struct error *e)
-{
-	int r = 0;
-
-	w->parts = calloc(w->m->tensor_count ? w->m->tensor_count : 1, sizeof(*w->parts));
-	if (!w->parts)
-		return error_set(e, ENOMEM, "out of memory for a plan");
-	for (uint32_t i = 0; r >= 0 && i < w->m->tensor_count; i++) {
-		r = make_part(w, i, &w->parts[w->count], e);
-		w->count += r == 0;
-	}
-	if (r >= 0)
-		qsort(w->parts, w->count, sizeof(*w->parts), w->p->in_place ? by_order : by_type);
-	return r < 0 ? r : 0;
-}
-
-static void quote(struct json *j, struct str s)
-{
-	struct json one = {0};
-
-	json_text(&one, s);
-	json_raw(j, (struct str){one.text, one.len});
-	j->failed = j->failed ? j->failed : one.failed;
-	json_release(&one);
-}
-
-static void print(struct json *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print(struct json *j, const char *format, ...)
-{
-	char text[128];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
-	json_raw(j, str_from(text));
-}
-
-/* The format takes strings only. */
-static struct str as_text(const struct value *v, struct json *scratch)
-{
-	if (v->kind == VALUE_STRING)
-		return v->str;
-	scratch->flat = 1;
-	json_value(scratch, v);
-	return (struct str){scratch->text, scratch->len};
-}
-
-static void print_metadata(struct json *j, const struct writer *w)
-{
-	const struct value *p = w->m->meta.properties;
-	size_t n = p ? p->map.count : 0;
-	/* without it some loaders refuse the file */
-	bool add = w->m->format != &format_safetensors && !value_get(p, "format");
-
-	if (!n && !add)
-		return;
-	print(j, "\"" METADATA "\":{%s", add ? "\"format\":\"pt\"" : "");
-	for (size_t i = 0; i < n; i++) {
-		struct json scratch = {0};
-
-		print(j, "%s", i || add ? "," : "");
-		quote(j, p->map.members[i].key);
-		print(j, ":");
-		quote(j, as_text(p->map.members[i].value, &scratch));
-		json_release(&scratch);
-	}
-	print(j, "}%s", w->count ? "," : "");
-}
-
-static int append_header(struct writer *w, struct extmap *map, struct error *e)
-{
-	struct json j = {0};
-	uint64_t at = 0;
-	unsigned char head[8];
-	size_t len;
-	char *text;
-
-	print(&j, "{");
-	print_metadata(&j, w);
-	for (uint32_t i = 0; i < w->count; i++) {
-		const struct part *part = &w->parts[i];
-
-		quote(&j, part->tensor->name);
-		print(&j, ":{\"dtype\":\"%s\",\"shape\":[", types[type_of(part->dtype)].name);
-		for (uint32_t k = 0; k < part->tensor->rank; k++)
-			print(&j, "%s%" PRIu64, k ? "," : "", part->tensor->shape[k]);
-		print(&j, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}%s", at, at + part->data.size,
-			i + 1 < w->count ? "," : "");
-		at += part->data.size;
-	}
-	print(&j, "}");
-	while (j.len % 8 && !j.failed)
-		print(&j, " ");
-	text = json_take(&j, &len);
-	if (!text)
-		return error_set(e, ENOMEM, "out of memory for the header");
-	if (len > LIMIT_SAFETENSORS_HEADER) {
-		free(text);
-		return error_set(e, EINVAL, "header of %zu bytes, at most %u are allowed", len,
-			LIMIT_SAFETENSORS_HEADER);
-	}
-	for (int i = 0; i < 8; i++)
-		head[i] = (unsigned char)((uint64_t)len >> 8 * i);
-	extmap_append_copy(map, head, 8);
-	extmap_append_take(map, text, len);
-	return extmap_failed(map, e);
-}
-
-/* Values only: the header and whatever lies between stay the file's own bytes. */
-static bool same_header(const struct writer *w)
-{
-	const struct model *m = w->m, *base = m->base;
-
-	if (!w->p->in_place || m->meta_edited || m->tensor_count != base->tensor_count)
-		return false;
-	for (uint32_t i = 0; i < m->tensor_count; i++) {
-		const struct tensor *t = &m->tensors[i], *was;
-
-		if (t->base == MODEL_NONE || t->flags & (TENSOR_RENAMED | TENSOR_ADDED))
-			return false;
-		was = &base->tensors[t->base];
-		if (t->dtype != was->dtype || t->rank != was->rank || t->data.size != was->data.size ||
-			(t->rank && memcmp(t->shape, was->shape, t->rank * sizeof(*t->shape))))
-			return false;
-	}
-	return true;
-}
-
-static int append_patched(struct writer *w, struct extmap *map, struct error *e)
-{
-	const struct safetensors *s = w->m->base->priv;
-	struct source *src = s->shards[0].src;
-	uint64_t at = 0;
-
-	for (uint32_t i = 0; i < w->count; i++) {
-		const struct part *part = &w->parts[i];
-
-		if (!(part->tensor->flags & TENSOR_EDITED) || !part->data.size)
-			continue;
-		if (part->order < at)
-			return error_set(e, EOPNOTSUPP, "tensor '%.*s' overlaps another",
-				STR_ARG(part->tensor->name));
-		extmap_append_source(map, src, at, part->order - at);
-		extmap_append(map, &part->data);
-		at = part->order + part->data.size;
-	}
-	extmap_append_source(map, src, at, source_size(src) - at);
-	return extmap_failed(map, e);
-}
-
-static int tell_losses(struct writer *w, struct error *e)
-{
-	const struct model *m = w->m;
-	int r = 0;
-
-	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
-		if (m->tensors[i].alias_of != MODEL_NONE)
-			r = plan_loss(w->p, "alias: '%.*s' no longer shares the data of '%.*s'",
-				STR_ARG(m->tensors[i].name),
-				STR_ARG(m->tensors[m->tensors[i].alias_of].name));
-	if (!r && m->op_count)
-		r = plan_loss(w->p, "graph: %u ops have no place in safetensors", m->op_count);
-	for (size_t i = 0; !r && m->meta.values && i < m->meta.values->map.count; i++)
-		r = plan_loss(w->p, "value '%.*s' has no place in safetensors",
-			STR_ARG(m->meta.values->map.members[i].key));
-	for (size_t i = 0; !r && m->meta.properties && i < m->meta.properties->map.count; i++)
-		if (m->meta.properties->map.members[i].value->kind != VALUE_STRING)
-			r = plan_loss(w->p, "property '%.*s' becomes text",
-				STR_ARG(m->meta.properties->map.members[i].key));
-	for (uint32_t i = 0; !r && i < m->file_count; i++)
-		r = plan_loss(w->p, "file '%.*s' has no place in safetensors",
-			STR_ARG(m->files[i].path));
-	return r < 0 ? error_set(e, ENOMEM, "out of memory for a plan") : 0;
-}
-
-static int safetensors_plan(const struct model *m, struct plan *p, struct error *e)
-{
-	struct writer w = {.m = m, .p = p};
-	struct extmap *map;
-	int r = make_parts(&w, e);
-
-	if (!r && !p->in_place)
-		r = tell_losses(&w, e);
-	map = r ? NULL : plan_file(p, "");
-	if (!r && !map)
-		r = error_set(e, ENOMEM, "out of memory for a plan");
-	if (!r && same_header(&w)) {
-		r = append_patched(&w, map, e);
-		p->files[p->count - 1].unchanged = model_is_clean(m);
-	} else if (!r) {
-		r = append_header(&w, map, e);
-		for (uint32_t i = 0; !r && i < w.count; i++)
-			extmap_append(map, &w.parts[i].data);
-		if (!r)
-			r = extmap_failed(map, e);
-	}
-	for (uint32_t i = 0; i < w.count; i++)
-		extent_unref(&w.parts[i].data);
-	free(w.parts);
-	return r;
-}
-
 static int check_tensor(const struct edit *x, struct error *e)
 {
 	uint64_t count;
 
-	if (shape_count(x->shape, x->rank, &count) < 0 || !whole_bytes(x->dtype, count))
+	if (shape_count(x->shape, x->rank, &count) < 0 || !safetensors_whole_bytes(x->dtype, count))
 		return error_set(e, EINVAL, "safetensors holds no part of a byte: dtype %s needs a multiple of %u elements",
 			dtype_info(x->dtype)->name, dtype_info(x->dtype)->block);
 	return 0;
@@ -607,7 +284,7 @@ static int check_tensor(const struct edit *x, struct error *e)
 
 static int check_name(const struct edit *x, struct error *e)
 {
-	if (!str_is_utf8(x->name) || str_is(x->name, METADATA))
+	if (!str_is_utf8(x->name) || str_is(x->name, SAFETENSORS_METADATA))
 		return error_set(e, EINVAL, "safetensors cannot name a tensor '%.*s'", STR_ARG(x->name));
 	return 0;
 }

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model -> safetensors files. A file of which nothing but values changed keeps its header, and whatever else it
+ * holds, byte for byte; otherwise the header is made anew and the data of untouched tensors are ranges of the
+ * old file. Order: as in the old file, new tensors last; from another format as the reference writes.
+ */
+#include "parsers/safetensors.h"
+
+#include "parsers/codec/convert.h"
+#include "parsers/container/json_write.h"
+#include "parsers/core/limits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool held(enum dtype d)
+{
+	return safetensors_type(d) < safetensors_type_count;
+}
+
+/* One tensor as it will be written. */
+struct part {
+	const struct tensor *tensor;
+	enum dtype dtype;
+	struct extent data; /* a reference */
+	uint64_t order;     /* where its data lay, for those that were there */
+	uint32_t index;
+};
+
+struct writer {
+	const struct model *m;
+	struct plan *p;
+	struct part *parts;
+	uint32_t count;
+};
+
+static int by_order(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+
+	if (a->order != b->order)
+		return a->order < b->order ? -1 : 1;
+	return (a->index > b->index) - (a->index < b->index);
+}
+
+/* As the reference does: larger types first, then by name. */
+static int by_type(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+	size_t ta = safetensors_type(a->dtype), tb = safetensors_type(b->dtype);
+
+	if (ta != tb)
+		return ta < tb ? -1 : 1;
+	return str_cmp(a->tensor->name, b->tensor->name);
+}
+
+static int use_codec(struct part *out, struct codec *c, struct error *e)
+{
+	if (!c)
+		return error_set(e, ENOMEM, "out of memory for a plan");
+	out->data = extent_codec(c);
+	return 0;
+}
+
+/* Widened to a type that has a place; the loss is told. 1 = no type has one: left out. */
+static int widen(struct writer *w, const struct tensor *t, struct part *out, struct error *e)
+{
+	enum dtype wide = dtype_info(t->dtype)->npy;
+
+	if (t->dtype == DTYPE_NONE && t->real && w->p->real) {
+		out->dtype = DTYPE_FLOAT32;
+		return t->real(t, &out->data, e);
+	}
+	if (t->dtype == DTYPE_NONE || t->dtype == DTYPE_STRING || !held(wide)) {
+		if (plan_loss(w->p, "tensor '%.*s': dtype %s has no place in safetensors",
+			    STR_ARG(t->name),
+			    t->dtype == DTYPE_NONE && t->stored_type ? t->stored_type
+								     : dtype_info(t->dtype)->name) < 0)
+			return error_set(e, ENOMEM, "out of memory for a plan");
+		return 1;
+	}
+	if (plan_loss(w->p, "dtype of '%.*s': %s becomes %s", STR_ARG(t->name),
+		    dtype_info(t->dtype)->name, dtype_info(wide)->name) < 0)
+		return error_set(e, ENOMEM, "out of memory for a plan");
+	out->dtype = wide;
+	return use_codec(out,
+		codec_decode(&t->data, t->dtype, t->flags & TENSOR_BIG_ENDIAN, t->count), e);
+}
+
+/* 0 = *out is to be written, 1 = left out */
+static int make_part(struct writer *w, uint32_t i, struct part *out, struct error *e)
+{
+	const struct tensor *t = &w->m->tensors[i];
+	bool big = t->flags & TENSOR_BIG_ENDIAN && dtype_info(t->dtype)->swap > 1;
+
+	*out = (struct part){.tensor = t, .dtype = t->dtype, .index = i, .order = UINT64_MAX};
+	if (t->problem.len)
+		return error_set(e, EIO, "tensor '%.*s' is damaged: %.*s", STR_ARG(t->name),
+			STR_ARG(t->problem));
+	if (!str_is_utf8(t->name) || str_is(t->name, SAFETENSORS_METADATA))
+		return error_set(e, EINVAL, "safetensors cannot name a tensor '%.*s'", STR_ARG(t->name));
+	if (w->p->in_place && t->base != MODEL_NONE)
+		out->order = w->m->base->tensors[t->base].data.offset;
+	if (t->real && w->p->real && t->dtype != DTYPE_NONE) {
+		out->dtype = DTYPE_FLOAT32;
+		return t->real(t, &out->data, e);
+	}
+	if (!held(t->dtype) || !safetensors_whole_bytes(t->dtype, t->count))
+		return widen(w, t, out, e);
+	if (big)
+		return use_codec(out, codec_swap(&t->data, t->dtype), e);
+	out->data = t->data;
+	extent_ref(&out->data);
+	return 0;
+}
+
+static int make_parts(struct writer *w, struct error *e)
+{
+	int r = 0;
+
+	w->parts = calloc(w->m->tensor_count ? w->m->tensor_count : 1, sizeof(*w->parts));
+	if (!w->parts)
+		return error_set(e, ENOMEM, "out of memory for a plan");
+	for (uint32_t i = 0; r >= 0 && i < w->m->tensor_count; i++) {
+		r = make_part(w, i, &w->parts[w->count], e);
+		w->count += r == 0;
+	}
+	if (r >= 0)
+		qsort(w->parts, w->count, sizeof(*w->parts), w->p->in_place ? by_order : by_type);
+	return r < 0 ? r : 0;
+}
+
+static void quote(struct json *j, struct str s)
+{
+	struct json one = {0};
+
+	json_text(&one, s);
+	json_raw(j, (struct str){one.text, one.len});
+	j->failed = j->failed ? j->failed : one.failed;
+	json_release(&one);
+}
+
+static void print(struct json *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print(struct json *j, const char *format, ...)
+{
+	char text[128];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	json_raw(j, str_from(text));
+}
+
+/* The format takes strings only. */
+static struct str as_text(const struct value *v, struct json *scratch)
+{
+	if (v->kind == VALUE_STRING)
+		return v->str;
+	scratch->flat = 1;
+	json_value(scratch, v);
+	return (struct str){scratch->text, scratch->len};
+}
+
+static void print_metadata(struct json *j, const struct writer *w)
+{
+	const struct value *p = w->m->meta.properties;
+	size_t n = p ? p->map.count : 0;
+	/* without it some loaders refuse the file */
+	bool add = w->m->format != &format_safetensors && !value_get(p, "format");
+
+	if (!n && !add)
+		return;
+	print(j, "\"" SAFETENSORS_METADATA "\":{%s", add ? "\"format\":\"pt\"" : "");
+	for (size_t i = 0; i < n; i++) {
+		struct json scratch = {0};
+
+		print(j, "%s", i || add ? "," : "");
+		quote(j, p->map.members[i].key);
+		print(j, ":");
+		quote(j, as_text(p->map.members[i].value, &scratch));
+		json_release(&scratch);
+	}
+	print(j, "}%s", w->count ? "," : "");
+}
+
+static int append_header(struct writer *w, struct extmap *map, struct error *e)
+{
+	struct json j = {0};
+	uint64_t at = 0;
+	unsigned char head[8];
+	size_t len;
+	char *text;
+
+	print(&j, "{");
+	print_metadata(&j, w);
+	for (uint32_t i = 0; i < w->count; i++) {
+		const struct part *part = &w->parts[i];
+
+		quote(&j, part->tensor->name);
+		print(&j, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_types[safetensors_type(part->dtype)].name);
+		for (uint32_t k = 0; k < part->tensor->rank; k++)
+			print(&j, "%s%" PRIu64, k ? "," : "", part->tensor->shape[k]);
+		print(&j, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}%s", at, at + part->data.size,
+			i + 1 < w->count ? "," : "");
+		at += part->data.size;
+	}
+	print(&j, "}");
+	while (j.len % 8 && !j.failed)
+		print(&j, " ");
+	text = json_take(&j, &len);
+	if (!text)
+		return error_set(e, ENOMEM, "out of memory for the header");
+	if (len > LIMIT_SAFETENSORS_HEADER) {
+		free(text);
+		return error_set(e, EINVAL, "header of %zu bytes, at most %u are allowed", len,
+			LIMIT_SAFETENSORS_HEADER);
+	}
+	for (int i = 0; i < 8; i++)
+		head[i] = (unsigned char)((uint64_t)len >> 8 * i);
+	extmap_append_copy(map, head, 8);
+	extmap_append_take(map, text, len);
+	return extmap_failed(map, e);
+}
+
+/* Values only: the header and whatever lies between stay the file's own bytes. */
+static bool same_header(const struct writer *w)
+{
+	const struct model *m = w->m, *base = m->base;
+
+	if (!w->p->in_place || m->meta_edited || m->tensor_count != base->tensor_count)
+		return false;
+	for (uint32_t i = 0; i < m->tensor_count; i++) {
+		const struct tensor *t = &m->tensors[i], *was;
+
+		if (t->base == MODEL_NONE || t->flags & (TENSOR_RENAMED | TENSOR_ADDED))
+			return false;
+		was = &base->tensors[t->base];
+		if (t->dtype != was->dtype || t->rank != was->rank || t->data.size != was->data.size ||
+			(t->rank && memcmp(t->shape, was->shape, t->rank * sizeof(*t->shape))))
+			return false;
+	}
+	return true;
+}
+
+static int append_patched(struct writer *w, struct extmap *map, struct error *e)
+{
+	const struct safetensors *s = w->m->base->priv;
+	struct source *src = s->shards[0].src;
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < w->count; i++) {
+		const struct part *part = &w->parts[i];
+
+		if (!(part->tensor->flags & TENSOR_EDITED) || !part->data.size)
+			continue;
+		if (part->order < at)
+			return error_set(e, EOPNOTSUPP, "tensor '%.*s' overlaps another",
+				STR_ARG(part->tensor->name));
+		extmap_append_source(map, src, at, part->order - at);
+		extmap_append(map, &part->data);
+		at = part->order + part->data.size;
+	}
+	extmap_append_source(map, src, at, source_size(src) - at);
+	return extmap_failed(map, e);
+}
+
+static int tell_losses(struct writer *w, struct error *e)
+{
+	const struct model *m = w->m;
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
+		if (m->tensors[i].alias_of != MODEL_NONE)
+			r = plan_loss(w->p, "alias: '%.*s' no longer shares the data of '%.*s'",
+				STR_ARG(m->tensors[i].name),
+				STR_ARG(m->tensors[m->tensors[i].alias_of].name));
+	if (!r && m->op_count)
+		r = plan_loss(w->p, "graph: %u ops have no place in safetensors", m->op_count);
+	for (size_t i = 0; !r && m->meta.values && i < m->meta.values->map.count; i++)
+		r = plan_loss(w->p, "value '%.*s' has no place in safetensors",
+			STR_ARG(m->meta.values->map.members[i].key));
+	for (size_t i = 0; !r && m->meta.properties && i < m->meta.properties->map.count; i++)
+		if (m->meta.properties->map.members[i].value->kind != VALUE_STRING)
+			r = plan_loss(w->p, "property '%.*s' becomes text",
+				STR_ARG(m->meta.properties->map.members[i].key));
+	for (uint32_t i = 0; !r && i < m->file_count; i++)
+		r = plan_loss(w->p, "file '%.*s' has no place in safetensors",
+			STR_ARG(m->files[i].path));
+	return r < 0 ? error_set(e, ENOMEM, "out of memory for a plan") : 0;
+}
+
+int safetensors_plan(const struct model *m, struct plan *p, struct error *e)
+{
+	struct writer w = {.m = m, .p = p};
+	struct extmap *map;
+	int r = make_parts(&w, e);
+
+	if (!r && !p->in_place)
+		r = tell_losses(&w, e);
+	map = r ? NULL : plan_file(p, "");
+	if (!r && !map)
+		r = error_set(e, ENOMEM, "out of memory for a plan");
+	if (!r && same_header(&w)) {
+		r = append_patched(&w, map, e);
+		p->files[p->count - 1].unchanged = model_is_clean(m);
+	} else if (!r) {
+		r = append_header(&w, map, e);
+		for (uint32_t i = 0; !r && i < w.count; i++)
+			extmap_append(map, &w.parts[i].data);
+		if (!r)
+			r = extmap_failed(map, e);
+	}
+	for (uint32_t i = 0; i < w.count; i++)
+		extent_unref(&w.parts[i].data);
+	free(w.parts);
+	return r;
+}
+
