@@ -134,7 +134,7 @@ static int read_metadata(struct model *m, const struct value *v, struct error *e
 	return 0;
 }
 
-static int read_tensor(struct model *m, const struct shard *shard, const struct member *entry,
+static int read_tensor(struct model *m, struct shard *shard, const struct member *entry,
 	struct error *e)
 {
 	const struct value *dtype = value_get(entry->value, "dtype");
@@ -146,6 +146,8 @@ static int read_tensor(struct model *m, const struct shard *shard, const struct 
 		return -ENOMEM;
 	t->name = entry->key;
 	t->shard = shard->name;
+	t->priv = shard;
+	shard->count++;
 	if (entry->value->kind != VALUE_MAP || !dtype || dtype->kind != VALUE_STRING ||
 		!numbers(value_get(entry->value, "shape"), shape, LIMIT_RANK, &rank) ||
 		!numbers(value_get(entry->value, "data_offsets"), range, 2, &two) || two != 2)
@@ -223,8 +225,25 @@ static int check_coverage(struct model *m, const struct shard *shard, uint32_t f
 	return 0;
 }
 
-static int read_shard(struct model *m, struct shard *shard, struct error *e)
+/* Whether the index puts the tensor elsewhere; one that it does not list is shown. */
+static bool is_elsewhere(struct model *m, const struct safetensors *s, uint32_t shard,
+	const struct weight_map *w, struct str name)
 {
+	uint32_t listed = w ? weight_map_find(w, name) : shard;
+
+	if (listed == s->count)
+		model_warn(m, "tensor '%.*s' of %.*s is not in the index", STR_ARG(name),
+			STR_ARG(s->shards[shard].name));
+	else if (listed != shard)
+		model_warn(m, "tensor '%.*s' is in %.*s too, the index names %.*s", STR_ARG(name),
+			STR_ARG(s->shards[shard].name), STR_ARG(s->shards[listed].name));
+	return listed != shard && listed != s->count;
+}
+
+int safetensors_read_shard(struct model *m, struct safetensors *s, uint32_t number,
+	struct weight_map *w, struct error *e)
+{
+	struct shard *shard = &s->shards[number];
 	uint32_t first = m->tensor_count;
 	struct value *header;
 	int r = read_header(m, shard->src, &header, &shard->data, e);
@@ -232,8 +251,10 @@ static int read_shard(struct model *m, struct shard *shard, struct error *e)
 	for (size_t i = 0; !r && i < header->map.count; i++) {
 		const struct member *entry = &header->map.members[i];
 
-		r = str_is(entry->key, SAFETENSORS_METADATA) ? read_metadata(m, entry->value, e)
-						 : read_tensor(m, shard, entry, e);
+		if (str_is(entry->key, SAFETENSORS_METADATA))
+			r = read_metadata(m, entry->value, e);
+		else if (!is_elsewhere(m, s, number, w, entry->key))
+			r = read_tensor(m, shard, entry, e);
 	}
 	return r < 0 ? r : check_coverage(m, shard, first, e);
 }
@@ -241,12 +262,17 @@ static int read_shard(struct model *m, struct shard *shard, struct error *e)
 static int safetensors_probe(const struct input *in, struct error *e)
 {
 	unsigned char head[9];
+	char name[LIMIT_NAME + 1];
 	uint64_t n = 0;
 
+	if (!in->src)
+		return in->is_dir && safetensors_in_directory(in, name, sizeof(name)) ? 48 : 0;
 	if (source_size(in->src) < sizeof(head))
 		return 0;
 	if (source_read(in->src, 0, head, sizeof(head), e) < 0)
 		return -EIO;
+	if (safetensors_is_index(in->base))
+		return head[0] == '{' ? 48 : 0;
 	for (int i = 7; i >= 0; i--)
 		n = n << 8 | head[i];
 	if (n < 2 || n > LIMIT_SAFETENSORS_HEADER || n > source_size(in->src) - 8)
@@ -255,21 +281,53 @@ static int safetensors_probe(const struct input *in, struct error *e)
 	return head[8] == '{' ? 48 : strchr(" \t\r\n", head[8]) && head[8] ? 34 : 0;
 }
 
-static int safetensors_parse(struct input *in, struct model *m, struct error *e)
+static int read_single(struct source *src, struct model *m, struct safetensors *s, struct str name,
+	struct error *e)
 {
-	struct safetensors *s = arena_alloc(m->arena, sizeof(*s));
-	int r;
+	int r = model_add_source(m, src, e);
 
-	if (!s)
-		return error_set(e, ENOMEM, "out of memory");
 	s->shards = arena_array(m->arena, 1, sizeof(*s->shards));
 	if (!s->shards)
 		return error_set(e, ENOMEM, "out of memory");
-	m->priv = s;
 	s->count = 1;
-	s->shards[0] = (struct shard){.src = in->src, .name = STR("")};
-	r = model_add_source(m, in->src, e);
-	return r < 0 ? r : read_shard(m, &s->shards[0], e);
+	s->shards[0] = (struct shard){.src = src, .name = name};
+	return r < 0 ? r : safetensors_read_shard(m, s, 0, NULL, e);
+}
+
+static int read_directory(struct input *in, struct model *m, struct safetensors *s, struct error *e)
+{
+	char name[LIMIT_NAME + 1];
+	struct source *src;
+	struct str kept;
+	int r;
+
+	if (!safetensors_in_directory(in, name, sizeof(name)))
+		return error_set(e, ENOENT, "the directory has no index and not just one .safetensors file");
+	kept = arena_str(m->arena, name, strlen(name));
+	if (!kept.ptr)
+		return error_set(e, ENOMEM, "out of memory");
+	r = input_companion(in, kept, 0, &src, e);
+	if (r < 0)
+		return r;
+	s->index = kept;
+	r = safetensors_is_index(kept) ? safetensors_read_index(in, src, m, s, e)
+				       : read_single(src, m, s, kept, e);
+	source_unref(src);
+	return r;
+}
+
+static int safetensors_parse(struct input *in, struct model *m, struct error *e)
+{
+	struct safetensors *s = arena_alloc(m->arena, sizeof(*s));
+
+	if (!s)
+		return error_set(e, ENOMEM, "out of memory");
+	m->priv = s;
+	if (!in->src)
+		return read_directory(in, m, s, e);
+	if (safetensors_is_index(in->base))
+		return safetensors_read_index(in, in->src, m, s, e);
+	return read_single(in->src, m, s, STR(""), e);
 }
 
 static int check_tensor(const struct edit *x, struct error *e)
@@ -314,12 +372,13 @@ static int safetensors_check_edit(const struct model *m, const struct edit *x, s
 	return !r && x->kind == EDIT_METADATA ? check_metadata(x, e) : r;
 }
 
-static const char *const extensions[] = {".safetensors", NULL};
+static const char *const extensions[] = {".safetensors", SAFETENSORS_INDEX, NULL};
 
 const struct format format_safetensors = {
 	.name = "safetensors",
 	.title = "safetensors",
 	.extensions = extensions,
+	.directories = true,
 	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA |
 	       CAN_CREATE,
 	.probe = safetensors_probe,
