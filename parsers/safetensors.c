@@ -246,6 +246,7 @@ int safetensors_read_shard(struct model *m, struct safetensors *s, uint32_t numb
 	struct shard *shard = &s->shards[number];
 	uint32_t first = m->tensor_count;
 	struct value *header;
+	bool hidden = false;
 	int r = read_header(m, shard->src, &header, &shard->data, e);
 
 	for (size_t i = 0; !r && i < header->map.count; i++) {
@@ -253,10 +254,12 @@ int safetensors_read_shard(struct model *m, struct safetensors *s, uint32_t numb
 
 		if (str_is(entry->key, SAFETENSORS_METADATA))
 			r = read_metadata(m, entry->value, e);
-		else if (!is_elsewhere(m, s, number, w, entry->key))
+		else if (is_elsewhere(m, s, number, w, entry->key))
+			hidden = true;
+		else
 			r = read_tensor(m, shard, entry, e);
 	}
-	return r < 0 ? r : check_coverage(m, shard, first, e);
+	return r < 0 || hidden ? r : check_coverage(m, shard, first, e);
 }
 
 static int safetensors_probe(const struct input *in, struct error *e)

@@ -111,6 +111,8 @@ static int collect_shards(struct model *m, struct safetensors *s, const struct v
 	for (size_t i = 0; i < map->map.count; i++)
 		if (!i || !str_eq(names[i], names[i - 1]))
 			names[n++] = names[i];
+	if (!n)
+		return error_set(e, EIO, "index lists no tensor");
 	s->shards = arena_array(m->arena, n, sizeof(*s->shards));
 	if (!s->shards)
 		return error_set(e, ENOMEM, "out of memory for the index");

@@ -239,6 +239,111 @@ static void malformed(void)
 	model_unref(m);
 }
 
+/* ---- several files ---- */
+
+static void write_text(const char *name, const char *text)
+{
+	FILE *f = fopen(path_of(name), "w");
+
+	fputs(text, f);
+	fclose(f);
+}
+
+#define INDEX "m.safetensors.index.json"
+
+static struct model *sharded(void)
+{
+	struct error e = {0};
+	struct model *m;
+
+	write_file("m-1.safetensors", "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+				      "\"both\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+		data, 3);
+	write_file("m-2.safetensors", "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+				      "\"both\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
+				      "\"stray\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+		data + 3, 3);
+	write_text(INDEX, "{\"metadata\": {\"total_size\": 4, \"x\": [1]}, \"weight_map\": {\"a\": "
+			  "\"m-1.safetensors\", \"b\": \"m-2.safetensors\", \"both\": \"m-2.safetensors\", "
+			  "\"gone\": \"m-1.safetensors\"}}");
+	m = open_model(INDEX, &e);
+	if (!m)
+		printf("%s\n", e.text);
+	return m;
+}
+
+static struct plan plan;
+
+static bool planned(const struct model *m)
+{
+	struct error e = {0};
+
+	plan_release(&plan);
+	plan = (struct plan){.root_name = INDEX, .in_place = true};
+	if (model_plan(m, m->format, &plan, &e) == 0)
+		return true;
+	printf("plan: %s\n", e.text);
+	return false;
+}
+
+/* What the planned files hold; opens the model that they make. */
+static struct model *write_plan(void)
+{
+	struct output_file o;
+	struct error e = {0};
+
+	for (size_t i = 0; i < plan.count; i++) {
+		const char *name = plan.files[i].name[0] ? plan.files[i].name : INDEX;
+
+		if (plan.files[i].unchanged)
+			continue;
+		CHECK(output_open(&o, dir, name, 0600, &e) == 0);
+		CHECK(output_map(o.fd, &plan.files[i].map, NULL, &e) == 0);
+		CHECK(output_finish(&o, OUTPUT_REPLACE, &e) == 0);
+	}
+	for (size_t i = 0; i < plan.obsolete_count; i++)
+		unlinkat(dir, plan.obsolete[i], 0);
+	return open_model(INDEX, &e);
+}
+
+static void several_files(void)
+{
+	struct model *m = sharded(), *back;
+	unsigned char nine = 9;
+	struct edit x = {.kind = EDIT_TENSOR, .id = find(m, "b")->id, .dtype = DTYPE_UINT8, .rank = 1,
+		.shape = {1}, .data = extent_memory(&nine, 1)};
+	struct edit add = {.kind = EDIT_ADD, .name = STR("new"), .dtype = DTYPE_UINT8, .rank = 1,
+		.shape = {1}, .data = extent_memory(&nine, 1)};
+
+	CHECK(m->tensor_count == 4 && m->warning_count == 3); /* both, stray, gone */
+	CHECK(holds(m, "both", data + 4, 1) && str_is(find(m, "both")->shard, "m-2.safetensors"));
+	/* one file changes: it keeps its name, the index stays */
+	m = edited(m, &x);
+	CHECK(planned(m) && plan.count == 3 && plan.obsolete_count == 0);
+	CHECK(plan.files[0].unchanged && !plan.files[1].unchanged && plan.files[2].unchanged);
+	back = write_plan();
+	CHECK(back && holds(back, "b", &nine, 1) && holds(back, "stray", data + 5, 1));
+	model_unref(back);
+	model_unref(m);
+
+	m = edited(sharded(), &add);
+	CHECK(planned(m) && plan.obsolete_count == 1);
+	CHECK(strcmp(plan.files[1].name, "m-2.w1.safetensors") == 0);
+	back = write_plan();
+	CHECK(back && back->warning_count == 1); /* "both" stays in m-1 as it was; the rest is mended */
+	CHECK(back && holds(back, "new", &nine, 1) && holds(back, "a", data, 2) && holds(back, "both", data + 4, 1));
+	CHECK(back && str_is(find(back, "new")->shard, "m-2.w1.safetensors"));
+	model_unref(m);
+	m = edited(back, &(struct edit){.kind = EDIT_REMOVE, .id = find(back, "new")->id});
+	CHECK(planned(m) && strcmp(plan.files[1].name, "m-2.w2.safetensors") == 0);
+	model_unref(m);
+	plan_release(&plan);
+	unlinkat(dir, "m-1.safetensors", 0);
+	unlinkat(dir, "m-2.safetensors", 0);
+	unlinkat(dir, "m-2.w1.safetensors", 0);
+	unlinkat(dir, INDEX, 0);
+}
+
 int main(void)
 {
 	if (!mkdtemp(dir_name) || (dir = open(dir_name, O_RDONLY | O_DIRECTORY)) < 0) {
@@ -250,6 +355,7 @@ int main(void)
 	shapes_names_and_metadata();
 	metadata();
 	malformed();
+	several_files();
 	unlinkat(dir, "in.safetensors", 0);
 	unlinkat(dir, "out.safetensors", 0);
 	unlinkat(dir, "bad.safetensors", 0);
