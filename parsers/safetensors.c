@@ -212,8 +212,10 @@ static int check_coverage(struct model *m, const struct shard *shard, uint32_t f
 	for (uint32_t i = 0; i < count; i++) {
 		const struct tensor *t = &m->tensors[r[i].tensor];
 
-		if (t->problem.len)
-			continue;
+		if (t->problem.len) { /* what it should have held is unknown */
+			free(r);
+			return 0;
+		}
 		if (r[i].begin != at)
 			model_warn(m, "data of '%.*s' %s", STR_ARG(t->name),
 				r[i].begin > at ? "follow a hole" : "overlap those of another tensor");
