@@ -24,6 +24,7 @@ struct keeper {
 	pid_t server;
 	int sock;
 	int signals; /* signalfd */
+	int pipe;    /* to the launcher, or -1 */
 	bool mounted;
 	struct mount_line mount; /* ours, to know it again */
 	struct outcome outcome;
@@ -84,6 +85,8 @@ static int start_server(struct keeper *k)
 	if (k->server == 0) {
 		close(pair[0]);
 		close(k->signals);
+		if (k->pipe >= 0)
+			close(k->pipe);
 		_exit(server_run(k->o, pair[1], keeper));
 	}
 	r = errno;
@@ -238,10 +241,10 @@ static int keep(struct keeper *k)
 	return code;
 }
 
-int keeper_run(const struct options *o, const char *dir,
-	void (*report)(void *arg, const struct outcome *outcome), void *arg)
+int keeper_run(const struct options *o, const char *dir, int pipe,
+	void (*report)(int pipe, const struct outcome *outcome))
 {
-	struct keeper k = {.o = o, .dir = dir, .server = -1, .sock = -1};
+	struct keeper k = {.o = o, .dir = dir, .server = -1, .sock = -1, .pipe = pipe};
 	sigset_t set;
 	int code;
 
@@ -252,7 +255,7 @@ int keeper_run(const struct options *o, const char *dir,
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	k.signals = signalfd(-1, &set, SFD_CLOEXEC);
 	code = start(&k) < 0 ? (int)k.outcome.code : 0;
-	report(arg, &k.outcome);
+	report(pipe, &k.outcome);
 	if (code == 0)
 		code = keep(&k);
 	if (k.sock >= 0)

@@ -28,9 +28,9 @@ static void show(const struct outcome *outcome)
 		complain((int)outcome->code, outcome->text);
 }
 
-static void report_here(void *arg, const struct outcome *outcome)
+static void report_here(int pipe, const struct outcome *outcome)
 {
-	(void)arg;
+	(void)pipe;
 	show(outcome);
 }
 
@@ -45,10 +45,8 @@ static void leave_terminal(void)
 		close(null);
 }
 
-static void report_by_pipe(void *arg, const struct outcome *outcome)
+static void report_by_pipe(int fd, const struct outcome *outcome)
 {
-	int fd = *(int *)arg;
-
 	/* only now: until the mount works, Ctrl-C reaches keeper and server */
 	setsid();
 	leave_terminal();
@@ -77,6 +75,20 @@ static int wait_outcome(int fd, pid_t keeper)
 	return complain(EXIT_SYSTEM, "the mounting process ended unexpectedly");
 }
 
+/* What the caller had open is no business of a daemon's; a pipe held open would make him wait. */
+static void close_others(int keep)
+{
+	int a = log_fd() < keep ? log_fd() : keep, b = log_fd() < keep ? keep : log_fd();
+
+	if (a < 3)
+		a = 2;
+	if (a > 3)
+		close_range(3, (unsigned)a - 1, 0);
+	if (b > a + 1)
+		close_range((unsigned)a + 1, (unsigned)b - 1, 0);
+	close_range((unsigned)b + 1, ~0u, 0);
+}
+
 static int launch_daemon(const struct options *o, const char *dir)
 {
 	int pipefd[2];
@@ -88,11 +100,12 @@ static int launch_daemon(const struct options *o, const char *dir)
 		close(pipefd[1]);
 		return wait_outcome(pipefd[0], pid);
 	}
-	close(pipefd[0]);
+	close_others(pipefd[1]);
+	log_connect();
 	signal(SIGPIPE, SIG_IGN);
 	if (chdir("/") < 0)
 		log_note("cannot leave the working directory: %s", strerror(errno));
-	_exit(keeper_run(o, dir, report_by_pipe, &pipefd[1]));
+	_exit(keeper_run(o, dir, pipefd[1], report_by_pipe));
 }
 
 /* Relative paths end when the daemon leaves for "/". A prefix such as ckpt-10 need not exist. */
@@ -140,7 +153,7 @@ static int mount_options(struct options *o)
 	else if (open_log(o, &e) < 0)
 		code = complain(EXIT_SYSTEM, e.text);
 	else if (o->foreground)
-		code = keeper_run(o, dir, report_here, NULL);
+		code = keeper_run(o, dir, -1, report_here);
 	else
 		code = launch_daemon(o, dir);
 	free(dir);

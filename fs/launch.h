@@ -27,9 +27,10 @@ struct outcome {
 
 /*
  * The keeper: calls report once, when it is known whether the mount works, then stays until the end. Returns
- * the exit code for a foreground process. dir is absolute.
+ * the exit code for a foreground process. dir is absolute. pipe: a descriptor that the server must not inherit, or
+ * -1; report gets it.
  */
-int keeper_run(const struct options *o, const char *dir,
-	void (*report)(void *arg, const struct outcome *outcome), void *arg);
+int keeper_run(const struct options *o, const char *dir, int pipe,
+	void (*report)(int pipe, const struct outcome *outcome));
 
 #endif

@@ -20,9 +20,6 @@ int log_open(enum log_target target, const char *file, bool verbose, struct erro
 {
 	log_state.verbose = verbose;
 	log_state.target = target;
-	if (target == LOG_TO_SYSLOG)
-		/* connect now: the sandbox forbids it later */
-		openlog("wiamodel", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 	if (target != LOG_TO_FILE)
 		return 0;
 	log_state.fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -91,6 +88,12 @@ void log_note(const char *format, ...)
 bool log_is_verbose(void)
 {
 	return log_state.verbose;
+}
+
+void log_connect(void)
+{
+	if (log_state.target == LOG_TO_SYSLOG)
+		openlog("wiamodel", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 }
 
 int log_fd(void)

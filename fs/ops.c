@@ -892,13 +892,18 @@ void mount_serve(struct mount *m)
 
 void mount_changed(struct mount *m, uint64_t inode, struct str name)
 {
+	char text[NAME_MAX + 1]; /* libfuse sends the byte behind the name too */
+
 	if (!m)
 		return;
-	/* ENOENT: the kernel had not cached it */
-	if (name.len == 0)
-		fuse_lowlevel_notify_inval_inode(m->se, inode, 0, 0);
-	else
-		fuse_lowlevel_notify_inval_entry(m->se, inode, name.ptr, name.len);
+	if (name.len && name.len <= NAME_MAX) {
+		memcpy(text, name.ptr, name.len);
+		text[name.len] = 0;
+		fuse_lowlevel_notify_inval_entry(m->se, inode, text, name.len);
+	}
+	/* Of a directory, too: a name that was never looked up leaves the cached listing alone. Both give
+	 * ENOENT for what the kernel had not cached. */
+	fuse_lowlevel_notify_inval_inode(m->se, inode, 0, 0);
 }
 
 void mount_free(struct mount *m)
