@@ -6,7 +6,8 @@
 #ifndef FS_CONTROL_H
 #define FS_CONTROL_H
 
-#include <stdint.h>
+#include "fs/workspace.h"
+
 #include <sys/ioctl.h>
 
 struct control {
@@ -20,5 +21,9 @@ struct control {
 #define CONTROL_STATUS _IOR('w', 0x70, struct control)
 #define CONTROL_COMMIT _IOR('w', 0x71, struct control)
 #define CONTROL_DISCARD _IOR('w', 0x72, struct control)
+
+/* The server's side: whether a call is one of these, and the answer (all but the process ids). */
+bool control_is(unsigned command, size_t out_size);
+void control_answer(struct workspace *w, unsigned command, struct control *c);
 
 #endif

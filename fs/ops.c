@@ -2,14 +2,14 @@
 #define FUSE_USE_VERSION 314
 #include "fs/ops.h"
 #include "fs/control.h"
+#include "fs/lead.h"
 #include "fs/log.h"
+#include "fs/notices.h"
 #include "fs/options.h"
 
 #include <errno.h>
 #include <fuse_lowlevel.h>
 #include <limits.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,22 +25,16 @@
 #define REQUEST_MAX (1u << 20)
 /* a read so small is answered sooner than another thread awakes */
 #define QUICK_MAX (128u << 10)
-/* How long to look out for the next request before sleeping, when they come one upon another: about what a
- * virtual machine needs to wake a sleeper. */
-#define LOOKOUT_NS 100000
 
 struct mount {
 	struct fuse_session *se;
 	struct workspace *w;
+	struct notices *notices;
 	struct mount_options o;
 	uint64_t total; /* bytes of the model's files */
 	uint64_t files;
 	_Atomic bool broken_mapping; /* said once */
-	/* One thread at a time, the lead, reads from the kernel, see lead_pass. */
-	pthread_mutex_t lead_lock;
-	pthread_cond_t lead_free;
-	bool lead_taken;
-	bool brisk; /* the lead's: requests follow each other closely */
+	struct lead lead;
 	bool no_opendir; /* the kernel can do without */
 };
 
@@ -50,36 +44,6 @@ struct open_file {
 	bool writer;
 	_Atomic bool unjudged; /* written since the last flush */
 };
-
-static _Thread_local bool leading;
-
-/*
- * Quick requests are answered by the thread that reads them, one after the other: waking a second thread for
- * each costs more than the answer. Before anything that may take long the lead goes to another thread, so
- * that long requests run beside each other and hold up nobody. Harmless when repeated.
- */
-static void lead_pass(struct mount *m)
-{
-	if (!leading)
-		return;
-	leading = false;
-	pthread_mutex_lock(&m->lead_lock);
-	m->lead_taken = false;
-	pthread_cond_signal(&m->lead_free);
-	pthread_mutex_unlock(&m->lead_lock);
-}
-
-static void lead_take(struct mount *m)
-{
-	if (leading)
-		return;
-	pthread_mutex_lock(&m->lead_lock);
-	while (m->lead_taken && !fuse_session_exited(m->se))
-		pthread_cond_wait(&m->lead_free, &m->lead_lock);
-	leading = !m->lead_taken;
-	m->lead_taken = true;
-	pthread_mutex_unlock(&m->lead_lock);
-}
 
 /* One per thread, for replies that are put together here; grows to what was asked for. */
 static _Thread_local struct {
@@ -109,6 +73,15 @@ static void scratch_release(void)
 static struct mount *mount_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
+}
+
+/*
+ * For requests that name an inode. The kernel may still know a file by the number it had as a scratch file that
+ * has become a file of the model since; at ESTALE it looks the name up again, at ENOENT it would give up.
+ */
+static int stale(int r)
+{
+	return r == -ENOENT ? -ESTALE : r;
 }
 
 /* Answers with an error; r is negative. One with a text is logged and kept for status.json. */
@@ -206,7 +179,7 @@ static void reply_attr(fuse_req_t req, uint64_t inode)
 	struct mount *m = mount_of(req);
 	struct attr a;
 	struct stat st;
-	int r = workspace_stat(m->w, inode, &a);
+	int r = stale(workspace_stat(m->w, inode, &a));
 
 	if (r < 0) {
 		fuse_reply_err(req, -r);
@@ -257,7 +230,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *new, int to_
 	struct timespec now, *mtime = NULL;
 	int r = 0;
 
-	lead_pass(m);
+	lead_pass(&m->lead);
 	if (owner_differs(m, new, to_set))
 		r = -EPERM;
 	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
@@ -271,7 +244,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *new, int to_
 	if (r == 0 && (mtime || to_set & FUSE_SET_ATTR_MODE))
 		r = workspace_set_times(m->w, ino, mtime, to_set & FUSE_SET_ATTR_MODE ? new->st_mode : 0, &e);
 	if (r < 0)
-		reply_failure(req, ino, r, &e);
+		reply_failure(req, ino, stale(r), r == -ENOENT ? NULL : &e);
 	else
 		reply_attr(req, ino);
 }
@@ -441,7 +414,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (r == 0)
 		r = file_new(h, fi);
 	if (r < 0)
-		reply_failure(req, ino, r, &e);
+		reply_failure(req, ino, stale(r), r == -ENOENT ? NULL : &e);
 	else if (fuse_reply_open(req, fi) < 0)
 		file_free(file_of(fi)); /* interrupted: no release will come */
 }
@@ -456,7 +429,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct attr a;
 	int r;
 
-	lead_pass(m);
+	lead_pass(&m->lead);
 	r = workspace_create(m->w, parent, str_from(name), mode, fi->flags, &a, &h, &e);
 
 	if (r == 0)
@@ -487,13 +460,13 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 	if (size > end - at)
 		size = (size_t)(end - at);
 	if (size > QUICK_MAX)
-		lead_pass(m);
+		lead_pass(&m->lead);
 	bytes = handle_peek(h, at, size);
 	if (bytes) {
 		fuse_reply_buf(req, bytes, size);
 		return;
 	}
-	lead_pass(m); /* a codec may have much to do for few bytes */
+	lead_pass(&m->lead); /* a codec may have much to do for few bytes */
 	buf = scratch_get(size);
 	n = buf ? handle_read(h, at, buf, size, &e) : -ENOMEM;
 	if (n < 0)
@@ -509,7 +482,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 	struct error e = {0};
 	int r;
 
-	lead_pass(mount_of(req));
+	lead_pass(&mount_of(req)->lead);
 	f->unjudged = true;
 	r = handle_write(f->h, (uint64_t)offset, buf, size, &e);
 	if (r < 0)
@@ -528,7 +501,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct error e = {0};
 
-	lead_pass(mount_of(req));
+	lead_pass(&mount_of(req)->lead);
 	reply_result(req, ino, judge(file_of(fi), &e), &e);
 }
 
@@ -538,7 +511,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct error e = {0};
 
 	if (f->unjudged)
-		lead_pass(mount_of(req));
+		lead_pass(&mount_of(req)->lead);
 	/* pages of a mapping that outlived its close come as late as munmap(2), and nobody hears the verdict */
 	if (f->unjudged && judge(f, &e) < 0) {
 		log_error("%s", e.text);
@@ -555,7 +528,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	int r = 0;
 
 	(void)datasync;
-	lead_pass(m);
+	lead_pass(&m->lead);
 	if (fi && file_of(fi))
 		r = judge(file_of(fi), &e);
 	if (r == 0) /* a swap file's fsync is no reason to save the model */
@@ -570,7 +543,7 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 
 	(void)datasync;
 	(void)fi;
-	lead_pass(m);
+	lead_pass(&m->lead);
 	reply_result(req, ino, workspace_commit(m->w, &e), &e);
 }
 
@@ -582,7 +555,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct attr a;
 	int r;
 
-	lead_pass(m);
+	lead_pass(&m->lead);
 	r = workspace_mkdir(m->w, parent, str_from(name), mode, &a, &e);
 
 	if (r < 0) {
@@ -597,7 +570,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct error e = {0};
 
-	lead_pass(mount_of(req));
+	lead_pass(&mount_of(req)->lead);
 	reply_result(req, 0, workspace_unlink(mount_of(req)->w, parent, str_from(name), &e), &e);
 }
 
@@ -605,21 +578,33 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct error e = {0};
 
-	lead_pass(mount_of(req));
+	lead_pass(&mount_of(req)->lead);
 	reply_result(req, 0, workspace_rmdir(mount_of(req)->w, parent, str_from(name), &e), &e);
+}
+
+static uint64_t inode_at(struct mount *m, uint64_t dir, const char *name)
+{
+	struct attr a;
+
+	return workspace_lookup(m->w, dir, str_from(name), &a) == 0 ? a.entry.inode : 0;
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 	const char *new_name, unsigned flags)
 {
+	struct mount *m = mount_of(req);
 	struct error e = {0};
+	uint64_t moved;
 	int r;
 
-	lead_pass(mount_of(req));
-	r = workspace_rename(mount_of(req)->w, parent, str_from(name), new_parent, str_from(new_name),
-		flags, &e);
-
+	lead_pass(&m->lead);
+	moved = inode_at(m, parent, name);
+	r = workspace_rename(m->w, parent, str_from(name), new_parent, str_from(new_name), flags, &e);
 	reply_result(req, 0, r, &e);
+	/* A scratch file that took the place of a file of the model is that file now, but the kernel has moved the
+	 * scratch file's inode there. */
+	if (r == 0 && inode_at(m, new_parent, new_name) != moved)
+		mount_changed(m, new_parent, str_from(new_name));
 }
 
 /* Editors that try these for locks and backups know EPERM as "not on this file system". */
@@ -666,7 +651,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
-	lead_pass(mount_of(req)); /* a checksum reads the whole tensor */
+	lead_pass(&mount_of(req)->lead); /* a checksum reads the whole tensor */
 	r = workspace_xattr(mount_of(req)->w, ino, name, &value, &len, &e);
 	if (r < 0)
 		reply_failure(req, ino, r, r == -ENODATA ? NULL : &e);
@@ -704,31 +689,18 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, st
 {
 	struct mount *m = mount_of(req);
 	struct control c = {.keeper = (uint32_t)m->o.keeper, .server = (uint32_t)m->o.server};
-	struct error e = {0};
-	int r = 0;
 
 	(void)arg;
 	(void)fi;
 	(void)flags;
 	(void)in;
 	(void)in_size;
-	if (ino != TREE_ROOT || out_size != sizeof(c) ||
-		(cmd != CONTROL_STATUS && cmd != CONTROL_COMMIT && cmd != CONTROL_DISCARD)) {
+	if (ino != TREE_ROOT || !control_is(cmd, out_size)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
-	lead_pass(m);
-	if (cmd == CONTROL_COMMIT)
-		r = workspace_commit(m->w, &e);
-	else if (cmd == CONTROL_DISCARD)
-		r = workspace_discard(m->w, &e);
-	c.code = (uint32_t)-r;
-	c.dirty = workspace_is_dirty(m->w);
-	snprintf(c.text, sizeof(c.text), "%s", e.code ? e.text : r ? strerror(-r) : "");
-	if (r < 0) {
-		log_error("%s", c.text);
-		workspace_report(m->w, 0, &e);
-	}
+	lead_pass(&m->lead);
+	control_answer(m->w, cmd, &c);
 	fuse_reply_ioctl(req, 0, &c, sizeof(c));
 }
 
@@ -761,31 +733,9 @@ static const struct fuse_lowlevel_ops ops = {
 	.ioctl = op_ioctl,
 };
 
-static int64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Only the lead comes here. */
 static ssize_t device_read(int fd, void *buf, size_t len, void *userdata)
 {
-	struct mount *m = userdata;
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	int64_t start;
-	ssize_t n;
-
-	if (!m->o.lookout)
-		return read(fd, buf, len);
-	start = clock_ns();
-	while (m->brisk && poll(&p, 1, 0) == 0 && clock_ns() - start < LOOKOUT_NS)
-		;
-	n = read(fd, buf, len);
-	/* twice: when slept, the time to wake is in it */
-	m->brisk = clock_ns() - start < 2 * LOOKOUT_NS;
-	return n;
+	return lead_read(&((struct mount *)userdata)->lead, fd, buf, len);
 }
 
 /*
@@ -819,6 +769,17 @@ __attribute__((format(printf, 2, 0))) static void fuse_message(enum fuse_log_lev
 		log_note("%s", text);
 }
 
+/* For the notices' thread. ENOENT is no failure: the kernel had not cached it. */
+static void deliver(void *arg, uint64_t inode, struct str name)
+{
+	struct mount *m = arg;
+
+	if (name.len)
+		fuse_lowlevel_notify_inval_entry(m->se, inode, name.ptr, name.len);
+	/* of a directory, too: a name that was never looked up leaves the cached listing alone */
+	fuse_lowlevel_notify_inval_inode(m->se, inode, 0, 0);
+}
+
 static void measure(struct mount *m)
 {
 	struct tree *t = workspace_tree(m->w);
@@ -842,8 +803,7 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 		error_set(e, ENOMEM, "out of memory");
 		return NULL;
 	}
-	pthread_mutex_init(&m->lead_lock, NULL);
-	pthread_cond_init(&m->lead_free, NULL);
+	lead_init(&m->lead, o->lookout);
 	m->w = w;
 	m->o = *o;
 	measure(m);
@@ -851,7 +811,9 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 		fuse_set_log_func(fuse_message);
 	m->se = fuse_session_new(&args, &ops, sizeof(ops), m);
 	r = m->se ? fuse_session_custom_io(m->se, &io, fd) : -EINVAL;
-	if (r < 0) {
+	m->notices = r == 0 ? notices_new(deliver, m) : NULL;
+	if (!m->notices) {
+		r = r ? r : -ENOMEM;
 		error_set(e, -r, "cannot start serving: %s", strerror(-r));
 		mount_free(m);
 		return NULL;
@@ -862,22 +824,15 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 void mount_stop(struct mount *m)
 {
 	fuse_session_exit(m->se);
-	pthread_mutex_lock(&m->lead_lock);
-	pthread_cond_broadcast(&m->lead_free);
-	pthread_mutex_unlock(&m->lead_lock);
+	lead_end(&m->lead);
 }
 
 void mount_serve(struct mount *m)
 {
 	struct fuse_buf buf = {0};
 
-	while (!fuse_session_exited(m->se)) {
-		int n;
-
-		lead_take(m);
-		if (!leading)
-			break;
-		n = fuse_session_receive_buf(m->se, &buf);
+	while (!fuse_session_exited(m->se) && lead_take(&m->lead)) {
+		int n = fuse_session_receive_buf(m->se, &buf);
 		if (n == -EINTR || n == -EAGAIN)
 			continue;
 		if (n <= 0)
@@ -885,30 +840,23 @@ void mount_serve(struct mount *m)
 		fuse_session_process_buf(m->se, &buf);
 	}
 	mount_stop(m);
-	lead_pass(m);
+	lead_pass(&m->lead);
 	free(buf.mem);
 	scratch_release();
 }
 
 void mount_changed(struct mount *m, uint64_t inode, struct str name)
 {
-	char text[NAME_MAX + 1]; /* libfuse sends the byte behind the name too */
-
-	if (!m)
-		return;
-	if (name.len && name.len <= NAME_MAX) {
-		memcpy(text, name.ptr, name.len);
-		text[name.len] = 0;
-		fuse_lowlevel_notify_inval_entry(m->se, inode, text, name.len);
-	}
-	/* Of a directory, too: a name that was never looked up leaves the cached listing alone. Both give
-	 * ENOENT for what the kernel had not cached. */
-	fuse_lowlevel_notify_inval_inode(m->se, inode, 0, 0);
+	if (m && (name.len > NAME_MAX || notices_add(m->notices, inode, name) < 0))
+		log_error("out of memory: a changed file may show its old content");
 }
 
 void mount_free(struct mount *m)
 {
-	if (m && m->se)
+	if (!m || !notices_free(m->notices))
+		return;
+	if (m->se)
 		fuse_session_destroy(m->se);
+	lead_release(&m->lead);
 	free(m);
 }

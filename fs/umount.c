@@ -28,7 +28,7 @@ static int complain(const struct request *q, int code, const char *text)
 }
 
 /* One control call on the mount's root. 0 or -errno: -ENOTTY = no mount of ours, -ENOTCONN = dead. */
-static int control_here(const char *dir, unsigned long what, struct control *c)
+static int control_here(const char *dir, unsigned what, struct control *c)
 {
 	struct stat st;
 	int r = 0, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -68,7 +68,7 @@ static bool mount_owner(const char *dir, unsigned *uid, unsigned *gid)
 }
 
 /* A user's mount is closed to root, who may well unmount it: ask in the user's name. */
-static int control_as_owner(const char *dir, unsigned long what, struct control *c)
+static int control_as_owner(const char *dir, unsigned what, struct control *c)
 {
 	unsigned uid, gid;
 	int pipefd[2], r = -EACCES;
@@ -101,7 +101,7 @@ static int control_as_owner(const char *dir, unsigned long what, struct control 
 	return r;
 }
 
-static int control(const char *dir, unsigned long what, struct control *c)
+static int control(const char *dir, unsigned what, struct control *c)
 {
 	int r = control_here(dir, what, c);
 
@@ -250,7 +250,7 @@ static int act_on_journal(const struct request *q, bool commit)
 	return r < 0 ? complain(q, EXIT_UMOUNT, e.code ? e.text : strerror(-r)) : EXIT_OK;
 }
 
-static int act(int argc, char **argv, unsigned long what, bool commit)
+static int act(int argc, char **argv, unsigned what, bool commit)
 {
 	struct request q = {.program = commit ? "wiamodel commit" : "wiamodel discard"};
 	struct control c = {0};
