@@ -45,7 +45,7 @@ LIB_OBJS := $(patsubst %.c,$(O)/%.o,$(filter-out $(MAIN),$(SRCS))) $(GEN_C:.c=.o
 UNIT_C := $(wildcard tests/unit/*_test.c)
 UNITS  := $(UNIT_C:%.c=$(O)/%)
 
-.PHONY: all unit fuzz install clean headers
+.PHONY: all unit fuzz replay check install clean headers
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(O)/wiamodel $(O)/mount.wiamodel $(O)/umount.fuse.wiamodel
@@ -89,6 +89,16 @@ headers: $(GEN_H)
 # libFuzzer harness, clang only: make fuzz CC=clang O=obj-fuzz SANITIZE=fuzzer-no-link,address,undefined
 fuzz: $(O)/tests/fuzz/fuzz.o $(O)/libwiamodel.a
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $(O)/fuzz $^ $(LIBS)
+
+# the same harness without libFuzzer, for any compiler: $(O)/replay FILE...
+replay: tests/fuzz/fuzz.c $(O)/libwiamodel.a
+	$(Q)$(CC) $(ALL_CFLAGS) -DREPLAY $(LDFLAGS) -o $(O)/replay $^ $(LIBS)
+
+# golden models, command line, corpus
+check: all unit replay
+	$(Q)tests/golden/run $(O)/wiamodel
+	$(Q)tests/cli/run $(O)/wiamodel
+	$(Q)$(O)/replay $(wildcard tests/golden/*/good-*.* tests/golden/*/bad-*.* tests/fuzz/corpus/*/*)
 
 install: all
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(HELPERDIR) $(DESTDIR)$(MANDIR)/man1 \

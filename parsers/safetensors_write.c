@@ -152,7 +152,7 @@ static int make_parts(struct writer *w, struct error *e)
 		r = make_part(w, i, part, e);
 		if (r)
 			continue;
-		if (!part->type)
+		if (!part->type && held(part->dtype)) /* a damaged one may be anything */
 			part->type = safetensors_types[safetensors_type(part->dtype)].name;
 		w->count++;
 	}

@@ -52,18 +52,20 @@ static int element_read(struct codec *codec, uint64_t offset, void *buf, size_t 
 	struct element_codec *c = (struct element_codec *)codec;
 	uint32_t larger = c->in_unit > c->out_unit ? c->in_unit : c->out_unit;
 	uint64_t per_chunk = CHUNK / larger ? CHUNK / larger : 1;
-	char *work = malloc(2 * per_chunk * larger), *in = work, *out;
+	size_t half = (per_chunk * larger + 15) & ~(size_t)15;
+	char *work = malloc(2 * half), *in = work, *out;
 	int r = 0;
 
 	if (!work)
 		return error_set(e, ENOMEM, "out of memory");
-	out = work + per_chunk * larger;
+	out = work + half;
 	while (len > 0 && r == 0) {
 		uint64_t first = offset / c->out_unit, skip = offset % c->out_unit;
 		uint64_t wanted = (skip + len + c->out_unit - 1) / c->out_unit;
 		uint64_t n = wanted < per_chunk ? wanted : per_chunk;
 		size_t give = n * c->out_unit - skip < len ? (size_t)(n * c->out_unit - skip) : len;
-		bool direct = skip == 0 && give == n * c->out_unit;
+		/* elements are stored as such: the reader's buffer may lie anywhere */
+		bool direct = skip == 0 && give == n * c->out_unit && (uintptr_t)buf % 16 == 0;
 
 		r = convert_units(c, first, n, in, direct ? buf : out, e);
 		if (r == 0 && !direct)

@@ -141,7 +141,8 @@ static void put_quoted(struct json *j, struct str s)
 			put_text(j, escape);
 		}
 	}
-	put(j, s.ptr + start, s.len - start);
+	if (start < s.len)
+		put(j, s.ptr + start, s.len - start);
 	put(j, "\"", 1);
 }
 
