@@ -147,7 +147,8 @@ static int summarize(const struct stats *c, struct summary *s, struct error *e)
 	return r;
 }
 
-static void put_double(char *out, bool known, double d)
+/* single: the value is a float32 or float16 */
+static void put_double(char *out, bool known, double d, bool single)
 {
 	int n = 0;
 
@@ -156,7 +157,8 @@ static void put_double(char *out, bool known, double d)
 	known = known && isfinite(d);
 	for (int precision = 1; known && precision <= 17; precision++) {
 		n = snprintf(out, WIDTH + 1, "%.*g", precision, d);
-		if (n > WIDTH || strtod(out, NULL) == d)
+		if (n > WIDTH ||
+			(single ? strtof(out, NULL) == (float)d : strtod(out, NULL) == d))
 			break;
 	}
 	if (!known)
@@ -167,15 +169,17 @@ static void put_double(char *out, bool known, double d)
 static int print(struct text *t, const struct tensor *w, const struct summary *s)
 {
 	static const struct summary none;
-	enum dtype_kind kind = dtype_info(dtype_info(w->dtype)->npy)->kind;
+	enum dtype shown = w->dtype == DTYPE_NONE ? DTYPE_FLOAT32 : dtype_info(w->dtype)->npy;
+	enum dtype_kind kind = dtype_info(shown)->kind;
+	bool single = shown == DTYPE_FLOAT32 || shown == DTYPE_FLOAT16;
 	char low[WIDTH + 1], high[WIDTH + 1], mean[WIDTH + 1], std[WIDTH + 1];
 	bool known;
 
 	if (!s)
 		s = &none;
 	known = s->finite > 0;
-	put_double(low, known, s->min);
-	put_double(high, known, s->max);
+	put_double(low, known, s->min, single);
+	put_double(high, known, s->max, single);
 	if (known && kind == KIND_INT) {
 		snprintf(low, sizeof(low), "%" PRId64, s->imin);
 		snprintf(high, sizeof(high), "%" PRId64, s->imax);
@@ -183,8 +187,8 @@ static int print(struct text *t, const struct tensor *w, const struct summary *s
 		snprintf(low, sizeof(low), "%" PRIu64, s->umin);
 		snprintf(high, sizeof(high), "%" PRIu64, s->umax);
 	}
-	put_double(mean, known, s->mean);
-	put_double(std, known, known ? sqrt(s->m2 / (double)s->finite) : 0);
+	put_double(mean, known, s->mean, false);
+	put_double(std, known, known ? sqrt(s->m2 / (double)s->finite) : 0, false);
 	text_printf(t,
 		"{\n  \"count\": %*" PRIu64 ",\n  \"min\":   %*s,\n  \"max\":   %*s,\n"
 		"  \"mean\":  %*s,\n  \"std\":   %*s,\n  \"zeros\": %*" PRIu64

@@ -39,6 +39,8 @@ static void put_escaped(struct error *e, const char *raw)
 }
 
 static int report(struct error *e, int code, const char *prefix, const char *format, va_list ap)
+	__attribute__((format(printf, 4, 0)));
+static int report(struct error *e, int code, const char *prefix, const char *format, va_list ap)
 {
 	char raw[sizeof(e->text)];
 	int n;

@@ -230,7 +230,7 @@ static void stats(void)
 
 	CHECK(n > 0 && strstr(text, "\"count\":                        6,"));
 	CHECK(strstr(text, "\"zeros\":                        1,"));
-	CHECK(strstr(text, "-2.5,") && strstr(text, "1.0000000150474662e+30,"));
+	CHECK(strstr(text, "-2.5,") && strstr(text, " 1e+30,"));
 	CHECK(slurp("stats/bf16.json") == n); /* one size for all */
 	CHECK(strstr(text, "\"inf\":                          1\n"));
 	CHECK(strstr(text, "\"mean\":                      -0.5,"));
