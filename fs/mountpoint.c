@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,11 +33,13 @@ static bool is_empty(const char *dir)
 int mountpoint_check(const char *dir, bool nonempty, char **real, struct error *e)
 {
 	struct mount_line line;
+	struct statvfs fs;
 	struct stat st;
 
 	*real = NULL;
-	if (stat(dir, &st) < 0) {
-		if (errno == ENOTCONN)
+	/* attributes may be cached, the file system's never are: so a dead mount shows */
+	if (stat(dir, &st) < 0 || statvfs(dir, &fs) < 0) {
+		if (errno == ENOTCONN || errno == ECONNABORTED)
 			return error_set(e, errno, "mount point '%s': a dead mount is still there; umount it first",
 				dir);
 		return error_set(e, errno, "mount point '%s': %s", dir, strerror(errno));

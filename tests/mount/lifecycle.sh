@@ -54,6 +54,15 @@ kill -KILL "$server"
 ended "SIGKILL"
 ls "$m" >"$work/out" 2>&1 || fail "after SIGKILL the directory is dead: $(cat "$work/out")"
 
+# keeper and server both killed: a dead mount, which says so and can be unmounted
+mounted
+kill -KILL $(processes | sort -n | head -n 1)
+kill -KILL $(processes)
+await no_processes || fail "cannot be killed: $(processes)"
+expect 4 "dead mount" mount.wiamodel "$work/a.safetensors" "$m"
+expect 0 "" umount.fuse.wiamodel "$m"
+not_mounted "$m" || fail "a dead mount stays"
+
 # busy: refused, and all as before; then detached
 mounted
 exec 9<"$m/metadata.json"
