@@ -26,12 +26,10 @@ ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DWIAMODEL_VERSION='"
           -I. -I$(O)/gen $(WARN) $(if $(WERROR),-Werror) -fno-strict-aliasing -fstack-protector-strong \
           $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
 
-# Debian 12 names msgpack's pkg-config file msgpack, Debian 13 msgpack-c
-MSGPACK := $(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c || echo msgpack)
-PKGS    = fuse3 libprotobuf-c libzip $(MSGPACK) jansson libseccomp zlib libzstd libcrypto
-PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) hdf5)
-PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS) hdf5)
-LIBS    = $(PKG_LIBS) -lsnappy -lblosc -lpthread -lm
+PKGS    = fuse3 jansson libseccomp zlib libcrypto
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
+PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
+LIBS    = $(PKG_LIBS) -lpthread -lm
 
 Q = $(if $(V),,@)
 say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
