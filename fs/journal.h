@@ -3,7 +3,7 @@
  * journal: the directory `.NAME.wiamodel-journal` beside a model: a lock, the staging files, and an
  * append-only record of what was done with them. It does not know what records mean.
  *
- *	journal_open(dir_fd, "model.onnx", &identity, true, &j, e);
+ *	journal_open(dir_fd, "model.bin", &identity, true, &j, e);
  *	journal_staging(j, name, &fd, e);        // a fresh file for a layer
  *	journal_append(j, bytes, len, e);
  *	journal_sync(j, e);                      // what was appended survives a power cut

@@ -5,7 +5,7 @@
  * one buffer, so memory is bounded whatever the size.
  *
  *	struct output_file o;
- *	output_open(&o, dir_fd, "model.onnx", 0666, e);
+ *	output_open(&o, dir_fd, "model.bin", 0666, e);
  *	output_map(o.fd, &map, &progress, e);
  *	output_finish(&o, OUTPUT_SYNC, e);      // or output_abandon(&o)
  *
