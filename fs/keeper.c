@@ -235,8 +235,7 @@ static int keep(struct keeper *k)
 	}
 	code = server_wait(k);
 	if (code > 128)
-		log_error("'%s': the server was killed (%s); edits that were closed are in the journal", k->dir,
-			strsignal(code - 128));
+		log_error("'%s': the server was killed (%s)", k->dir, strsignal(code - 128));
 	keeper_unmount(k, &detached); /* what a dead server left */
 	return code;
 }

@@ -208,7 +208,7 @@ static int save(struct server *s)
 	int r = workspace_commit(s->w, &e);
 
 	if (r < 0)
-		log_error("cannot save '%s': %s; the edits stay in the journal", s->o->model,
+		log_error("cannot save '%s': %s", s->o->model,
 			e.code ? e.text : strerror(-r));
 	return r;
 }
