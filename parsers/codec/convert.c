@@ -271,20 +271,35 @@ struct codec *codec_pack_bits(const struct extent *in, enum dtype d, uint64_t co
 
 /* ---- gather ---- */
 
+/* Output that is gathered at once, and input that is read at once for it. */
+enum { BOX = 4 << 20, SLAB = 256 << 10 };
+
 /*
- * A view in C order. The trailing dimensions that lie in C order in the input are one run; what is left are
- * outer dimensions that are stepped through like an odometer.
+ * A view in C order. The trailing dimensions that lie in C order in the input are one run; the outer ones are cut into
+ * boxes: a range of dimension `cut` and all below it, at most BOX bytes, contiguous in the output. A box is filled in
+ * the order of the input, slab by slab, so a transposed view reads its input about once, and the box read last is kept.
  */
 struct gather_codec {
 	struct codec codec;
 	struct extent in;
-	uint32_t elem;
 	uint32_t outer; /* dimensions above the run */
 	uint64_t shape[LIMIT_RANK];
-	int64_t strides[LIMIT_RANK]; /* bytes */
-	uint64_t run;                /* bytes that lie together */
-	uint64_t first;              /* bytes */
+	int64_t strides[LIMIT_RANK];  /* bytes, in the input */
+	uint64_t steps[LIMIT_RANK];   /* bytes, in the output */
+	uint32_t order[LIMIT_RANK];   /* outer dimensions, the largest stride first */
+	uint64_t run;                 /* bytes that lie together */
+	uint64_t first;               /* bytes */
+	uint32_t cut;
+	uint64_t cut_len, cuts;       /* of dimension `cut`: length in a box, and boxes */
+	pthread_mutex_t lock;
+	char *box;                    /* NULL: nothing kept */
+	uint64_t box_index;
 };
+
+static uint64_t magnitude(int64_t stride)
+{
+	return stride < 0 ? (uint64_t)-stride : (uint64_t)stride;
+}
 
 static uint64_t run_position(const struct gather_codec *c, uint64_t index)
 {
@@ -297,69 +312,178 @@ static uint64_t run_position(const struct gather_codec *c, uint64_t index)
 	return (uint64_t)at;
 }
 
-/* Many short runs: the input around them is read once in a block, when the innermost outer dimension steps closely. */
-static int gather_steps(const struct gather_codec *c, uint64_t *index, uint64_t *within, char **buf,
-	size_t *len, char *work, struct error *e)
+/* How many of the dimensions with the smallest strides make a dense slab; *low and *size: its input, relative to the
+ * position of its first element. */
+static uint32_t slab_dims(const struct gather_codec *c, const uint64_t *lens, int64_t *low, uint64_t *size)
 {
-	uint32_t d = c->outer - 1;
-	uint64_t inner = c->shape[d], k = *index % inner;
-	uint64_t step = (uint64_t)(c->strides[d] < 0 ? -c->strides[d] : c->strides[d]);
-	uint64_t fit = step ? (CHUNK - c->run) / step + 1 : inner;
-	uint64_t n = inner - k, need = (*within + *len + c->run - 1) / c->run;
-	uint64_t start = run_position(c, *index), low, span;
+	uint32_t n = 0;
+
+	*low = 0;
+	*size = c->run;
+	while (n < c->outer) {
+		uint32_t d = c->order[c->outer - 1 - n];
+		uint64_t stride = magnitude(c->strides[d]), reach;
+
+		/* gaps as wide as what is wanted are worth reading over */
+		if (stride > *size * 2 || ckd_mul(&reach, stride, lens[d] - 1) || reach > SLAB - c->run ||
+			*size + reach > SLAB)
+			break;
+		*size += reach;
+		if (c->strides[d] < 0)
+			*low -= (int64_t)reach;
+		n++;
+	}
+	return n;
+}
+
+/* Elements of one slab to their places; the innermost dimension in a tight loop. */
+static void scatter(const struct gather_codec *c, const uint64_t *lens, uint32_t dims, const char *from,
+	char *to)
+{
+	uint64_t index[LIMIT_RANK] = {0};
+	uint32_t inner = c->order[c->outer - 1];
+	int64_t stride = c->strides[inner];
+	uint64_t step = c->steps[inner];
+
+	for (;;) {
+		const char *p = from;
+		char *q = to;
+		uint32_t k = 1;
+
+		if (c->run == 4)
+			for (uint64_t i = 0; i < lens[inner]; i++, p += stride, q += step)
+				memcpy(q, p, 4);
+		else
+			for (uint64_t i = 0; i < lens[inner]; i++, p += stride, q += step)
+				memcpy(q, p, c->run);
+		for (; k < dims; k++) {
+			uint32_t d = c->order[c->outer - 1 - k];
+
+			from += c->strides[d];
+			to += c->steps[d];
+			if (++index[k] < lens[d])
+				break;
+			from -= c->strides[d] * (int64_t)lens[d];
+			to -= c->steps[d] * lens[d];
+			index[k] = 0;
+		}
+		if (k >= dims)
+			return;
+	}
+}
+
+/* lens: the box's length in each dimension; position: its first element in the input. */
+static int fill_box(const struct gather_codec *c, const uint64_t *lens, uint64_t position, char *box,
+	char *slab, struct error *e)
+{
+	uint64_t index[LIMIT_RANK] = {0}, size, at = position;
+	int64_t low;
+	uint32_t dims = slab_dims(c, lens, &low, &size), left = c->outer - dims;
+	char *to = box;
+
+	for (;;) {
+		uint32_t k = left;
+		int r = extent_read(&c->in, (uint64_t)((int64_t)at + low), slab, size, e);
+
+		if (r < 0)
+			return r;
+		if (dims)
+			scatter(c, lens, dims, slab - low, to);
+		else
+			memcpy(to, slab, size);
+		for (; k > 0; k--) {
+			uint32_t d = c->order[k - 1];
+
+			at += (uint64_t)c->strides[d];
+			to += c->steps[d];
+			if (++index[d] < lens[d])
+				break;
+			at -= (uint64_t)c->strides[d] * lens[d];
+			to -= c->steps[d] * lens[d];
+			index[d] = 0;
+		}
+		if (k == 0)
+			return 0;
+	}
+}
+
+/* Box number i: first output byte and size; fills it unless it is the one kept. Under the lock. */
+static int get_box(struct gather_codec *c, uint64_t i, uint64_t *begin, uint64_t *size, struct error *e)
+{
+	uint64_t lens[LIMIT_RANK], above = i / c->cuts, k = i % c->cuts * c->cut_len;
+	char *slab;
 	int r;
 
-	n = n < fit ? n : fit;
-	n = n < need ? n : need;
-	span = (n - 1) * step + c->run;
-	low = c->strides[d] < 0 ? start - (n - 1) * step : start;
-	r = extent_read(&c->in, low, work, span, e);
-	if (r < 0)
-		return r;
-	for (uint64_t i = 0; i < n && *len > 0; i++) {
-		const char *from = work + (c->strides[d] < 0 ? (n - 1 - i) * step : i * step);
-		size_t give = c->run - *within < *len ? (size_t)(c->run - *within) : *len;
-
-		memcpy(*buf, from + *within, give);
-		*buf += give;
-		*len -= give;
-		*within += give;
-		if (*within == c->run) {
-			*within = 0;
-			(*index)++;
-		}
+	for (uint32_t d = 0; d < c->outer; d++)
+		lens[d] = d < c->cut ? 1 : c->shape[d];
+	if (lens[c->cut] - k > c->cut_len)
+		lens[c->cut] = c->cut_len;
+	else
+		lens[c->cut] -= k;
+	*begin = (above * c->shape[c->cut] + k) * c->steps[c->cut];
+	*size = lens[c->cut] * c->steps[c->cut];
+	if (c->box && c->box_index == i)
+		return 0;
+	if (!c->box)
+		c->box = malloc(c->cut_len * c->steps[c->cut]);
+	slab = malloc(SLAB);
+	r = c->box && slab ? fill_box(c, lens, run_position(c, *begin / c->run), c->box, slab, e)
+			   : error_set(e, ENOMEM, "out of memory");
+	free(slab);
+	c->box_index = i;
+	if (r < 0) {
+		free(c->box);
+		c->box = NULL;
 	}
-	return 0;
+	return r;
+}
+
+static int read_boxes(struct gather_codec *c, uint64_t offset, char *out, size_t len, struct error *e)
+{
+	uint64_t row = c->shape[c->cut] * c->steps[c->cut];
+	int r = 0;
+
+	while (len > 0 && r == 0) {
+		uint64_t i = offset / row * c->cuts + offset % row / (c->cut_len * c->steps[c->cut]);
+		uint64_t begin, size;
+
+		r = get_box(c, i, &begin, &size, e);
+		if (r < 0)
+			break;
+		uint64_t within = offset - begin;
+		size_t give = size - within < len ? (size_t)(size - within) : len;
+
+		memcpy(out, c->box + within, give);
+		out += give;
+		offset += give;
+		len -= give;
+	}
+	return r;
 }
 
 static int gather_read(struct codec *codec, uint64_t offset, void *buf, size_t len, struct error *e)
 {
 	struct gather_codec *c = (struct gather_codec *)codec;
-	uint64_t index = offset / c->run, within = offset % c->run;
-	char *out = buf, *work = NULL;
+	char *out = buf;
 	int r = 0;
 
 	if (c->outer == 0)
 		return extent_read(&c->in, c->first + offset, buf, len, e);
-	if (c->run <= CHUNK / 4) {
-		work = malloc(CHUNK);
-		if (!work)
-			return error_set(e, ENOMEM, "out of memory");
+	if (c->run < CHUNK) {
+		pthread_mutex_lock(&c->lock);
+		r = read_boxes(c, offset, out, len, e);
+		pthread_mutex_unlock(&c->lock);
+		return r;
 	}
-	while (len > 0 && r == 0) {
+	while (len > 0 && r == 0) { /* long runs need no box */
+		uint64_t within = offset % c->run;
 		size_t give = c->run - within < len ? (size_t)(c->run - within) : len;
 
-		if (work) {
-			r = gather_steps(c, &index, &within, &out, &len, work, e);
-			continue;
-		}
-		r = extent_read(&c->in, run_position(c, index) + within, out, give, e);
+		r = extent_read(&c->in, run_position(c, offset / c->run) + within, out, give, e);
 		out += give;
+		offset += give;
 		len -= give;
-		within = 0;
-		index++;
 	}
-	free(work);
 	return r;
 }
 
@@ -368,10 +492,36 @@ static void gather_free(struct codec *codec)
 	struct gather_codec *c = (struct gather_codec *)codec;
 
 	extent_unref(&c->in);
+	pthread_mutex_destroy(&c->lock);
+	free(c->box);
 	free(c);
 }
 
 static const struct codec_ops gather_ops = {"strided view", gather_read, gather_free};
+
+/* Output steps, the order of strides, and where boxes are cut. */
+static void gather_lay_out(struct gather_codec *c)
+{
+	uint64_t step = c->run;
+
+	for (uint32_t d = c->outer; d > 0; d--) {
+		c->steps[d - 1] = step;
+		step *= c->shape[d - 1];
+	}
+	for (uint32_t d = 0; d < c->outer; d++) { /* insertion: at most LIMIT_RANK */
+		uint32_t k = d;
+
+		for (; k > 0 && magnitude(c->strides[c->order[k - 1]]) < magnitude(c->strides[d]); k--)
+			c->order[k] = c->order[k - 1];
+		c->order[k] = d;
+	}
+	while (c->cut + 1 < c->outer && c->steps[c->cut] > BOX)
+		c->cut++;
+	c->cut_len = BOX / c->steps[c->cut] ? BOX / c->steps[c->cut] : 1;
+	if (c->cut_len > c->shape[c->cut])
+		c->cut_len = c->shape[c->cut];
+	c->cuts = (c->shape[c->cut] + c->cut_len - 1) / c->cut_len;
+}
 
 struct codec *codec_gather(const struct extent *in, uint32_t elem, uint32_t rank, const uint64_t *shape,
 	const int64_t *strides, uint64_t first)
@@ -386,21 +536,23 @@ struct codec *codec_gather(const struct extent *in, uint32_t elem, uint32_t rank
 	if (!c)
 		return NULL;
 	codec_init(&c->codec, &gather_ops, size);
+	pthread_mutex_init(&c->lock, NULL);
 	extent_ref(in);
 	c->in = *in;
-	c->elem = elem;
 	c->run = elem;
 	c->first = first * elem;
-	while (d > 0 && (shape[d - 1] == 1 || (uint64_t)strides[d - 1] * elem == c->run) && size) {
+	while (d > 0 && size && (shape[d - 1] == 1 || strides[d - 1] * (int64_t)elem == (int64_t)c->run)) {
 		c->run *= shape[d - 1];
 		d--;
 	}
-	for (uint32_t i = 0; i < d; i++) {
+	for (uint32_t i = 0; size && i < d; i++) {
 		if (shape[i] == 1)
 			continue;
 		c->shape[c->outer] = shape[i];
 		c->strides[c->outer++] = strides[i] * (int64_t)elem;
 	}
+	if (c->outer)
+		gather_lay_out(c);
 	return &c->codec;
 }
 
