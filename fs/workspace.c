@@ -18,27 +18,6 @@ struct handle {
 	struct extmap map;
 };
 
-static int open_model(struct workspace *w, const char *path, const struct workspace_options *o,
-	struct error *e)
-{
-	struct input in;
-	const struct format *f;
-	int r = input_open(&in, path, e);
-
-	if (r < 0)
-		return r;
-	in.step = o->step;
-	/* a prefix has no file of that name: its directory's times */
-	if (stat(path, &w->st) < 0 && fstat(in.dir_fd, &w->st) < 0)
-		r = error_set(e, errno, "%s", strerror(errno));
-	if (r == 0)
-		r = format_detect(&in, o->format, &f, w->verdicts, e);
-	if (r == 0)
-		r = model_open(&in, f->name, &w->model, e);
-	input_close(&in);
-	return r;
-}
-
 int workspace_open(const char *path, const struct workspace_options *o, struct workspace **out,
 	char **note, struct error *e)
 {
@@ -52,7 +31,8 @@ int workspace_open(const char *path, const struct workspace_options *o, struct w
 	if (w)
 		w->verdicts = calloc(format_count, sizeof(*w->verdicts));
 	if (w && w->verdicts)
-		r = open_model(w, path, o, e);
+		r = model_open_path(path, o->format, o->step, w->verdicts, &w->st,
+		&w->model, e);
 	if (r == 0) {
 		options.verdicts = w->verdicts;
 		w->tree = tree_new(w->model, &options, e);

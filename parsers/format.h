@@ -85,6 +85,10 @@ int format_detect(const struct input *in, const char *forced, const struct forma
 
 /* input -> model: detect, parse, finish. One reference in *out. */
 int model_open(struct input *in, const char *forced, struct model **out, struct error *e);
+/* path -> model, for mount and command line alike. step: as struct input's; verdicts: as for format_detect; *st gets the
+ * state of the file, for a prefix that of its directory. */
+int model_open_path(const char *path, const char *forced, int64_t step, struct verdict *verdicts,
+	struct stat *st, struct model **out, struct error *e);
 
 /* model -> the files of it in format f: metadata that f has no field for goes where it is kept (core/metadata.h),
  * f->plan, the sidecar. The maps borrow from m and p->arena. */

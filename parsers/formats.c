@@ -135,16 +135,11 @@ int format_detect(const struct input *in, const char *forced, const struct forma
 	return 0;
 }
 
-int model_open(struct input *in, const char *forced, struct model **out, struct error *e)
+static int parse_model(struct input *in, const struct format *f, struct model **out, struct error *e)
 {
-	const struct format *f;
-	struct model *m;
-	int r = format_detect(in, forced, &f, NULL, e);
+	struct model *m = model_new(f);
+	int r;
 
-	*out = NULL;
-	if (r < 0)
-		return r;
-	m = model_new(f);
 	if (!m)
 		return error_set(e, ENOMEM, "out of memory");
 	r = f->parse ? f->parse(in, m, e) : error_set(e, EOPNOTSUPP, "%s cannot be read", f->title);
@@ -161,4 +156,35 @@ int model_open(struct input *in, const char *forced, struct model **out, struct 
 	}
 	*out = m;
 	return 0;
+}
+
+int model_open(struct input *in, const char *forced, struct model **out, struct error *e)
+{
+	const struct format *f;
+	int r = format_detect(in, forced, &f, NULL, e);
+
+	*out = NULL;
+	return r < 0 ? r : parse_model(in, f, out, e);
+}
+
+int model_open_path(const char *path, const char *forced, int64_t step, struct verdict *verdicts,
+	struct stat *st, struct model **out, struct error *e)
+{
+	const struct format *f;
+	struct input in;
+	int r = input_open(&in, path, e);
+
+	*out = NULL;
+	if (r < 0)
+		return r;
+	in.step = step;
+	/* a prefix has no file of that name: its directory's times */
+	if (stat(path, st) < 0 && fstat(in.dir_fd, st) < 0)
+		r = error_set(e, errno, "cannot look at '%s': %s", path, strerror(errno));
+	if (r == 0)
+		r = format_detect(&in, forced, &f, verdicts, e);
+	if (r == 0)
+		r = parse_model(&in, f, out, e);
+	input_close(&in);
+	return r;
 }

@@ -179,32 +179,35 @@ static int add_file(struct model *m, const struct zip_member *z, const struct ex
 	return 0;
 }
 
-static int add_array(struct model *m, struct str name, struct zip_member *z,
-	const struct extent *content, const struct npy *h, struct error *e)
+static struct tensor *add_member(struct model *m, struct str name, struct zip_member *z, struct error *e)
 {
 	struct tensor *t = model_add_tensor(m, e);
 
 	if (!t)
-		return -ENOMEM;
+		return NULL;
 	t->name = name;
 	t->priv = z;
 	if (!str_eq(name, z->name))
 		t->stored = z->name;
-	return fill_tensor(m, t, h, content, e);
+	return t;
+}
+
+static int add_array(struct model *m, struct str name, struct zip_member *z,
+	const struct extent *content, const struct npy *h, struct error *e)
+{
+	struct tensor *t = add_member(m, name, z, e);
+
+	return t ? fill_tensor(m, t, h, content, e) : -ENOMEM;
 }
 
 /* A member that should be an array and is not readable as one: listed, with the reason. */
 static int add_damaged(struct model *m, struct str name, struct zip_member *z, const char *why,
 	struct error *e)
 {
-	struct tensor *t = model_add_tensor(m, e);
+	struct tensor *t = add_member(m, name, z, e);
 
 	if (!t)
 		return -ENOMEM;
-	t->name = name;
-	t->priv = z;
-	if (!str_eq(name, z->name))
-		t->stored = z->name;
 	tensor_damage(m, t, "%s", why);
 	return tensor_set_shape(m, t, NULL, 0, e);
 }
@@ -533,23 +536,12 @@ static int plan_in_place(struct writer *w, struct error *e)
 
 static int tell_losses(struct writer *w, struct error *e)
 {
-	const struct model *m = w->m;
-	const struct value *lost[] = {m->meta.properties, m->meta.values};
-	int r = 0;
+	const struct value *properties = w->m->meta.properties;
+	int r = plan_plain_losses(w->p, w->m, "npz");
 
-	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
-		if (m->tensors[i].alias_of != MODEL_NONE)
-			r = plan_loss(w->p, "alias: '%.*s' no longer shares the data of '%.*s'",
-				STR_ARG(m->tensors[i].name),
-				STR_ARG(m->tensors[m->tensors[i].alias_of].name));
-	if (!r && m->op_count)
-		r = plan_loss(w->p, "graph: %u ops have no place in npz", m->op_count);
-	for (size_t k = 0; k < 2; k++)
-		for (size_t i = 0; !r && lost[k] && i < lost[k]->map.count; i++)
-			r = plan_loss(w->p, "%s '%.*s' has no place in npz", k ? "value" : "property",
-				STR_ARG(lost[k]->map.members[i].key));
-	for (uint32_t i = 0; !r && i < m->file_count; i++)
-		r = plan_loss(w->p, "file '%.*s' is left out", STR_ARG(m->files[i].path));
+	for (size_t i = 0; !r && properties && i < properties->map.count; i++)
+		r = plan_loss(w->p, "property '%.*s' has no place in npz",
+			STR_ARG(properties->map.members[i].key));
 	return r < 0 ? no_memory(e) : 0;
 }
 

@@ -305,26 +305,13 @@ static int append_patched(struct writer *w, struct extmap *map, struct error *e)
 
 static int tell_losses(struct writer *w, struct error *e)
 {
-	const struct model *m = w->m;
-	int r = 0;
+	const struct value *properties = w->m->meta.properties;
+	int r = plan_plain_losses(w->p, w->m, "safetensors");
 
-	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
-		if (m->tensors[i].alias_of != MODEL_NONE)
-			r = plan_loss(w->p, "alias: '%.*s' no longer shares the data of '%.*s'",
-				STR_ARG(m->tensors[i].name),
-				STR_ARG(m->tensors[m->tensors[i].alias_of].name));
-	if (!r && m->op_count)
-		r = plan_loss(w->p, "graph: %u ops have no place in safetensors", m->op_count);
-	for (size_t i = 0; !r && m->meta.values && i < m->meta.values->map.count; i++)
-		r = plan_loss(w->p, "value '%.*s' has no place in safetensors",
-			STR_ARG(m->meta.values->map.members[i].key));
-	for (size_t i = 0; !r && m->meta.properties && i < m->meta.properties->map.count; i++)
-		if (m->meta.properties->map.members[i].value->kind != VALUE_STRING)
+	for (size_t i = 0; !r && properties && i < properties->map.count; i++)
+		if (properties->map.members[i].value->kind != VALUE_STRING)
 			r = plan_loss(w->p, "property '%.*s' becomes text",
-				STR_ARG(m->meta.properties->map.members[i].key));
-	for (uint32_t i = 0; !r && i < m->file_count; i++)
-		r = plan_loss(w->p, "file '%.*s' has no place in safetensors",
-			STR_ARG(m->files[i].path));
+				STR_ARG(properties->map.members[i].key));
 	return r < 0 ? error_set(e, ENOMEM, "out of memory for a plan") : 0;
 }
 

@@ -14,15 +14,6 @@
 
 /* ---- escaping ---- */
 
-/* Length of the well-formed UTF-8 sequence at p, 0 if there is none. */
-static size_t utf8_len(const char *p, size_t left)
-{
-	for (size_t n = 1; n <= 4 && n <= left; n++)
-		if (str_is_utf8((struct str){p, n}))
-			return n;
-	return 0;
-}
-
 /* Whether "~digits" runs from p to the end of the component (so it would look like a suffix of ours). */
 static bool is_tilde_suffix(struct str component, size_t i)
 {
@@ -72,7 +63,7 @@ static void escape_component(struct escaper *x, struct str c, bool cut)
 
 	for (size_t i = 0; i < c.len;) {
 		unsigned char b = (unsigned char)c.ptr[i];
-		size_t n = b < 0x80 ? 1 : utf8_len(c.ptr + i, c.len - i);
+		size_t n = b < 0x80 ? 1 : str_utf8_len(c.ptr + i, c.len - i);
 
 		if (n == 0 || b < 0x20 || b == 0x7f || b == '%' || b == '/' || dots ||
 			is_tilde_suffix(c, i)) {

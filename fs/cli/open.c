@@ -9,25 +9,6 @@
 /* as many as Linux follows */
 #define LINKS_MAX 40
 
-static int open_model(struct cli_model *m, const char *path, const struct cli_options *o,
-	struct error *e)
-{
-	struct input in;
-	const struct format *f;
-	int r = input_open(&in, path, e);
-
-	if (r < 0)
-		return r;
-	in.step = o->step;
-	if (stat(path, &m->st) < 0) /* a prefix has no file of that name: its directory's times */
-		fstat(in.dir_fd, &m->st);
-	r = format_detect(&in, o->format, &f, m->verdicts, e);
-	if (!r)
-		r = model_open(&in, f->name, &m->model, e);
-	input_close(&in);
-	return r;
-}
-
 int cli_open(struct cli_model *m, const char *path, const struct cli_options *o, struct error *e)
 {
 	struct tree_options options = o->tree;
@@ -37,7 +18,8 @@ int cli_open(struct cli_model *m, const char *path, const struct cli_options *o,
 	m->verdicts = calloc(format_count ? format_count : 1, sizeof(*m->verdicts));
 	if (!m->verdicts)
 		return error_set(e, ENOMEM, "out of memory");
-	r = open_model(m, path, o, e);
+	r = model_open_path(path, o->format, o->step, m->verdicts, &m->st,
+		&m->model, e);
 	if (r < 0) {
 		error_set(e, -r, "%s", strerror(-r));
 		if (e && !strstr(e->text, path))

@@ -89,3 +89,23 @@ int plan_loss(struct plan *p, const char *format, ...)
 	va_end(ap);
 	return append_line(&p->losses, &p->loss_count, &p->loss_cap, n < 0 ? NULL : line);
 }
+
+int plan_plain_losses(struct plan *p, const struct model *m, const char *container)
+{
+	const struct value *values = m->meta.values;
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
+		if (m->tensors[i].alias_of != MODEL_NONE)
+			r = plan_loss(p, "alias: '%.*s' no longer shares the data of '%.*s'",
+				STR_ARG(m->tensors[i].name),
+				STR_ARG(m->tensors[m->tensors[i].alias_of].name));
+	if (!r && m->op_count)
+		r = plan_loss(p, "graph: %u ops have no place in %s", m->op_count, container);
+	for (size_t i = 0; !r && values && i < values->map.count; i++)
+		r = plan_loss(p, "value '%.*s' has no place in %s", STR_ARG(values->map.members[i].key),
+			container);
+	for (uint32_t i = 0; !r && i < m->file_count; i++)
+		r = plan_loss(p, "file '%.*s' has no place in %s", STR_ARG(m->files[i].path), container);
+	return r;
+}

@@ -32,6 +32,8 @@ void plan_release(struct plan *p);
 /* A new, empty map for a file; NULL when memory is out. Holds until the next plan_file. */
 struct extmap *plan_file(struct plan *p, const char *name);
 int plan_obsolete(struct plan *p, const char *name);
+/* The losses of a container of tensors that knows neither aliases nor graphs, values and files. */
+int plan_plain_losses(struct plan *p, const struct model *m, const char *container);
 int plan_loss(struct plan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

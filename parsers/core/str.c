@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "parsers/core/str.h"
 
-/* Length of one well-formed sequence, 0 if there is none (RFC 3629). */
-static size_t sequence(const unsigned char *p, size_t left)
+size_t str_utf8_len(const char *text, size_t left)
 {
+	const unsigned char *p = (const unsigned char *)text;
 	unsigned char b = p[0];
 	size_t n = b < 0x80 ? 1 : b >= 0xc2 && b < 0xe0 ? 2 : (b & 0xf0) == 0xe0 ? 3 : b >= 0xf0 && b < 0xf5 ? 4 : 0;
 
@@ -21,7 +21,7 @@ static size_t sequence(const unsigned char *p, size_t left)
 bool str_is_utf8(struct str s)
 {
 	for (size_t i = 0; i < s.len;) {
-		size_t n = sequence((const unsigned char *)s.ptr + i, s.len - i);
+		size_t n = str_utf8_len(s.ptr + i, s.len - i);
 
 		if (n == 0)
 			return false;

@@ -66,6 +66,8 @@ static inline uint64_t str_hash(struct str s)
 	return h ^ (h >> 29);
 }
 
+/* Length of the well-formed UTF-8 sequence at text, of which `left` > 0 bytes are there; 0 if there is none (RFC 3629). */
+size_t str_utf8_len(const char *text, size_t left);
 /* true when the bytes are well-formed UTF-8 (no surrogates, no overlong forms, <= U+10FFFF) */
 bool str_is_utf8(struct str s);
 

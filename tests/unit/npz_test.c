@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The driver from file to file: made from a model in memory, edited, saved, read back. */
+#include "tests/unit/model.h"
 #include "tests/unit/unit.h"
 
 #include "fs/output.h"
@@ -86,22 +87,6 @@ static struct model *made(void)
 	back = save(m, "x.npz");
 	model_unref(m);
 	return back;
-}
-
-static const struct tensor *find(const struct model *m, const char *name)
-{
-	uint32_t i = model_find_tensor(m, str_from(name));
-
-	return i == MODEL_NONE ? NULL : &m->tensors[i];
-}
-
-static bool holds(const struct model *m, const char *name, const void *want, size_t size)
-{
-	const struct tensor *t = find(m, name);
-	unsigned char got[64];
-
-	return t && !t->problem.len && t->data.size == size &&
-	       extent_read(&t->data, 0, got, size, NULL) == 0 && memcmp(got, want, size) == 0;
 }
 
 static struct model *edited(struct model *m, const struct edit *x)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The driver from file to file: parse, edit, plan, write, parse again. */
+#include "tests/unit/model.h"
 #include "tests/unit/unit.h"
 
 #include "fs/output.h"
@@ -61,22 +62,6 @@ static struct model *base(void)
 	if (!m)
 		printf("%s\n", e.text);
 	return m;
-}
-
-static const struct tensor *find(const struct model *m, const char *name)
-{
-	uint32_t i = model_find_tensor(m, str_from(name));
-
-	return i == MODEL_NONE ? NULL : &m->tensors[i];
-}
-
-static bool holds(const struct model *m, const char *name, const void *want, size_t size)
-{
-	const struct tensor *t = find(m, name);
-	unsigned char got[64];
-
-	return t && !t->problem.len && t->data.size == size &&
-	       extent_read(&t->data, 0, got, size, NULL) == 0 && memcmp(got, want, size) == 0;
 }
 
 static void reading(void)
