@@ -6,6 +6,7 @@
 /* Declared by hand: each library's header belongs to the one file that uses the library, and these
  * few have been the same in all their versions. */
 extern const char *fuse_pkgversion(void);
+extern const char *protobuf_c_version(void);
 extern const char *jansson_version_str(void);
 extern const char *zlibVersion(void);
 extern const char *OpenSSL_version(int what);
@@ -13,6 +14,6 @@ extern const char *OpenSSL_version(int what);
 void options_version(void)
 {
 	printf("wiamodel %s\n", WIAMODEL_VERSION);
-	printf("libfuse %s, jansson %s, zlib %s, %s\n", fuse_pkgversion(), jansson_version_str(),
-		zlibVersion(), OpenSSL_version(0));
+	printf("libfuse %s, protobuf-c %s, jansson %s, zlib %s, %s\n", fuse_pkgversion(), protobuf_c_version(),
+		jansson_version_str(), zlibVersion(), OpenSSL_version(0));
 }
