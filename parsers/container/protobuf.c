@@ -294,7 +294,10 @@ static int scan_field(struct scanner *x)
 	if (r < 0)
 		return r;
 	field = find_field(f->type, h.number);
-	if (field && field->kind == PB_MESSAGE && h.wire == PB_BYTES) {
+	if (field && field->kind == PB_MESSAGE && h.wire != PB_BYTES)
+		return cursor_fail(&x->c, EIO, "field %u of %s has wire type %d, expected a message", h.number,
+			f->type->name, (int)h.wire);
+	if (field && field->kind == PB_MESSAGE) {
 		r = put_tag(x, h.number, PB_BYTES);
 		return r < 0 ? r : push(x, field->type, h.content + h.size);
 	}
