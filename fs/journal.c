@@ -358,3 +358,49 @@ int journal_staging(struct journal *j, char name[JOURNAL_NAME_MAX], int *fd, str
 	} while (*fd < 0 && errno == EEXIST);
 	return *fd < 0 ? error_set(e, errno, "cannot make a staging file: %s", strerror(errno)) : 0;
 }
+
+/* Only names that journal_staging gives: a record may say anything. */
+static bool is_staging_name(const char *name)
+{
+	return name[0] == 's' && strspn(name + 1, "0123456789abcdef") == strlen(name) - 1 &&
+	       strlen(name) < JOURNAL_NAME_MAX;
+}
+
+int journal_staged(struct journal *j, const char *name, int *fd, struct error *e)
+{
+	*fd = is_staging_name(name) ? openat(j->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	if (*fd < 0)
+		return error_set(e, EIO, "the journal's staged file '%.30s' is missing", name);
+	return 0;
+}
+
+void journal_unstage(struct journal *j, const char *name)
+{
+	if (is_staging_name(name))
+		unlinkat(j->dir_fd, name, 0);
+}
+
+int journal_reset(struct journal *j, const struct journal_identity *identity, struct error *e)
+{
+	int r = write_header(j, identity, e);
+
+	j->count = 0;
+	return r < 0 ? r : journal_sync(j, e);
+}
+
+void journal_sweep(struct journal *j, bool (*keep)(void *arg, const char *name), void *arg)
+{
+	int fd = openat(j->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *x;
+
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((x = readdir(d)))
+		if (is_staging_name(x->d_name) && !keep(arg, x->d_name))
+			unlinkat(j->dir_fd, x->d_name, 0);
+	closedir(d);
+}

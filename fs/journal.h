@@ -47,5 +47,12 @@ int journal_replay(struct journal *j, int (*fn)(void *arg, struct str record, st
 int journal_append(struct journal *j, const void *bytes, size_t len, struct error *e);
 int journal_sync(struct journal *j, struct error *e);
 int journal_staging(struct journal *j, char name[JOURNAL_NAME_MAX], int *fd, struct error *e);
+/* A staging file that is there, for reading. */
+int journal_staged(struct journal *j, const char *name, int *fd, struct error *e);
+void journal_unstage(struct journal *j, const char *name);
+/* Drops all records, durably, and belongs to another version from now on; staging files stay. */
+int journal_reset(struct journal *j, const struct journal_identity *identity, struct error *e);
+/* Removes the staging files for which keep says no (leftovers of a crash). */
+void journal_sweep(struct journal *j, bool (*keep)(void *arg, const char *name), void *arg);
 
 #endif

@@ -106,15 +106,16 @@ static void reply_result(fuse_req_t req, uint64_t inode, int r, const struct err
 
 static void fill_stat(const struct mount *m, const struct attr *a, struct stat *st)
 {
-	const struct stat *model = workspace_model_stat(m->w);
 	mode_t mask = m->o.umask == OPTION_UNSET ? 0 : (mode_t)m->o.umask & 07777;
+	struct stat model;
 
+	workspace_model_stat(m->w, &model);
 	memset(st, 0, sizeof(*st));
 	st->st_ino = a->entry.inode;
 	st->st_mode = a->entry.kind == ENTRY_LINK ? a->mode : a->mode & ~mask;
 	st->st_nlink = a->entry.links;
-	st->st_uid = m->o.uid == OPTION_UNSET ? model->st_uid : m->o.uid;
-	st->st_gid = m->o.gid == OPTION_UNSET ? model->st_gid : m->o.gid;
+	st->st_uid = m->o.uid == OPTION_UNSET ? model.st_uid : m->o.uid;
+	st->st_gid = m->o.gid == OPTION_UNSET ? model.st_gid : m->o.gid;
 	st->st_size = (off_t)a->entry.size;
 	st->st_blocks = (blkcnt_t)((a->entry.size + 511) / 512);
 	st->st_mtim = a->mtime;
@@ -214,9 +215,11 @@ static int set_size(struct mount *m, fuse_ino_t ino, uint64_t size, struct fuse_
 /* Owners are the model file's; only "changing" them to what they are succeeds. */
 static bool owner_differs(const struct mount *m, const struct stat *new, int to_set)
 {
-	const struct stat *model = workspace_model_stat(m->w);
-	uid_t uid = m->o.uid == OPTION_UNSET ? model->st_uid : m->o.uid;
-	gid_t gid = m->o.gid == OPTION_UNSET ? model->st_gid : m->o.gid;
+	struct stat model;
+
+	workspace_model_stat(m->w, &model);
+	uid_t uid = m->o.uid == OPTION_UNSET ? model.st_uid : m->o.uid;
+	gid_t gid = m->o.gid == OPTION_UNSET ? model.st_gid : m->o.gid;
 
 	return (to_set & FUSE_SET_ATTR_UID && new->st_uid != uid) ||
 	       (to_set & FUSE_SET_ATTR_GID && new->st_gid != gid);
@@ -464,6 +467,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 	bytes = handle_peek(h, at, size);
 	if (bytes) {
 		fuse_reply_buf(req, bytes, size);
+		handle_unpeek(h);
 		return;
 	}
 	lead_pass(&m->lead); /* a codec may have much to do for few bytes */

@@ -60,8 +60,8 @@ void workspace_close(struct workspace *w);
 bool workspace_is_read_only(const struct workspace *w);
 /* The present tree, with a reference: tree_unref it. */
 struct tree *workspace_tree(struct workspace *w);
-/* Times, owner and mode to show: those of the model file (directories: x bits added). */
-const struct stat *workspace_model_stat(const struct workspace *w);
+/* Owner and so on to show: those of the model file, as it was when it was opened or last saved. */
+void workspace_model_stat(struct workspace *w, struct stat *st);
 
 /* As the tree's, with staged sizes, new and renamed files and scratch names. -ENOENT, -ENOTDIR, ... */
 struct attr {
@@ -87,9 +87,10 @@ int workspace_open_file(struct workspace *w, uint64_t inode, int flags, struct h
 /* True when what the kernel cached of this file before is still right. */
 bool handle_keep_cache(const struct handle *h);
 uint64_t handle_size(struct handle *h);
-/* The bytes without copying, or NULL: then handle_read. Valid until the handle is released; may be touched
- * only by writev(2) and the like (source_peek). */
+/* The bytes without copying, or NULL: then handle_read. Valid until handle_unpeek, which must follow soon; may be
+ * touched only by writev(2) and the like (source_peek). */
 const void *handle_peek(struct handle *h, uint64_t offset, size_t len);
+void handle_unpeek(struct handle *h);
 /* Up to len bytes; fewer only at the end. Number of bytes or negative errno. */
 ssize_t handle_read(struct handle *h, uint64_t offset, void *buf, size_t len, struct error *e);
 int handle_write(struct handle *h, uint64_t offset, const void *buf, size_t len, struct error *e);
