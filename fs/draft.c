@@ -190,6 +190,17 @@ uint64_t draft_size(struct draft *d)
 	return size;
 }
 
+bool draft_is_fresh(struct draft *d)
+{
+	bool fresh;
+
+	pthread_mutex_lock(&d->w->lock);
+	fresh = d->origin.rendering && d->origin.revision == d->w->revision &&
+		d->origin.epoch == atomic_load(&d->w->epoch);
+	pthread_mutex_unlock(&d->w->lock);
+	return fresh && draft_changes(d) == 0;
+}
+
 bool draft_is_empty(struct draft *d)
 {
 	return draft_size(d) == 0;

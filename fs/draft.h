@@ -49,6 +49,8 @@ int draft_write(struct draft *d, uint64_t offset, const void *buf, size_t len, s
 int draft_truncate(struct draft *d, uint64_t size, struct error *e);
 /* Grows with each change. */
 uint64_t draft_changes(const struct draft *d);
+/* True when nothing was written and the model is as it was when the draft began. */
+bool draft_is_fresh(struct draft *d);
 /* True when it was cut to nothing and nothing was written since. */
 bool draft_is_empty(struct draft *d);
 

@@ -102,6 +102,8 @@ int edits_apply(struct workspace *w, const struct edit *x, struct record *record
 		count_revision(w);
 		workspace_swap(w, t, false);
 		t = NULL;
+		if (atomic_load(&w->node_count))
+			scratch_merge(w);
 	}
 	tree_unref(t);
 	model_unref(edited);

@@ -5,10 +5,12 @@
  * is created there or the backup is moved back; the model keeps it meanwhile.
  */
 #include "fs/workspace_private.h"
+#include "parsers/core/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- nodes ---- */
@@ -150,47 +152,281 @@ void scratch_release(struct workspace *w)
 		node_free(w, w->nodes);
 }
 
+/* A directory of the tree that stands where n does, or 0. */
+static uint64_t dir_in_place(const struct workspace *w, const struct node *n)
+{
+	struct entry x;
+
+	if (!n->is_dir || !n->linked || n->parent & WORKSPACE_SCRATCH ||
+		tree_lookup(w->tree, n->parent, n->name, &x) < 0 || x.kind != ENTRY_DIR)
+		return 0;
+	return x.inode;
+}
+
+void scratch_merge(struct workspace *w)
+{
+	struct node *n;
+	uint64_t parent, inode = 0;
+
+	do {
+		pthread_mutex_lock(&w->lock);
+		for (n = w->nodes; n && !(inode = dir_in_place(w, n)); n = n->next)
+			;
+		if (n)
+			n->became = inode;
+		parent = n ? n->parent : 0;
+		for (struct node *c = n ? w->nodes : NULL; c; c = c->next)
+			if (c->parent == n->inode)
+				c->parent = n->became;
+		if (n)
+			node_unlink(w, n);
+		pthread_mutex_unlock(&w->lock);
+		if (n)
+			workspace_notify(w, parent, n->name);
+	} while (n);
+}
+
 /* ---- creating ---- */
+
+/* The path of a name in a scratch directory from the directory of the tree that holds it all. Heap; *dir gets that. */
+static char *path_within(struct workspace *w, uint64_t *dir, struct str name)
+{
+	char *path = strndup(name.ptr, name.len);
+
+	pthread_mutex_lock(&w->lock);
+	while (path && *dir & WORKSPACE_SCRATCH) {
+		struct node *n = node_find(w, *dir);
+		char *longer = NULL;
+
+		if (!n || asprintf(&longer, "%s/%s", n->name.ptr, path) < 0)
+			longer = NULL;
+		free(path);
+		path = longer;
+		*dir = n ? (n->became ? n->became : n->parent) : 0;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return path;
+}
+
+int scratch_wish(struct workspace *w, uint64_t dir, struct str name, struct wish *out, struct error *e)
+{
+	struct tree *t = workspace_tree(w);
+	char *path = path_within(w, &dir, name);
+	struct arena *a = arena_new(LIMIT_METADATA);
+	const struct format *f = tree_model(t)->format;
+	struct str tensor;
+	int r = path && a ? 0 : error_set(e, ENOMEM, "out of memory for a new file");
+
+	*out = (struct wish){0};
+	if (r == 0 && tree_creates(t, dir, str_from(path), a, &out->view, &tensor)) {
+		if (!(f->can & CAN_ADD))
+			r = error_set(e, EOPNOTSUPP, "%s: a tensor cannot be added", f->title);
+		else if (!copy_str(&out->tensor, tensor))
+			r = error_set(e, ENOMEM, "out of memory for a new file");
+	} else {
+		out->view = NULL;
+	}
+	arena_free(a);
+	free(path);
+	tree_unref(t);
+	return r;
+}
+
+void wish_release(struct wish *x)
+{
+	free((char *)(uintptr_t)x->tensor.ptr);
+	*x = (struct wish){0};
+}
+
+/* A file of the tree that was moved away: what is created under its name now is written into it. */
+static uint64_t take_place(struct workspace *w, uint64_t dir, struct str name)
+{
+	struct tree *t = workspace_tree(w);
+	struct entry x = {0};
+
+	if (dir & WORKSPACE_SCRATCH || tree_lookup(t, dir, name, &x) < 0 || !node_hides(w, x.inode))
+		x.inode = 0;
+	tree_unref(t);
+	return x.inode;
+}
+
+void scratch_unhide(struct workspace *w, uint64_t inode)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct node *n = w->nodes; n; n = n->next)
+		if (n->origin == inode)
+			node_show_origin(w, n);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int create_node(struct workspace *w, uint64_t dir, struct str name, mode_t mode, bool is_dir,
+	uint64_t *inode, struct error *e)
+{
+	struct wish wish = {0};
+	struct draft *d = is_dir ? NULL : draft_new(w, NULL, e);
+	struct node *n;
+	int r = is_dir || d ? 0 : -ENOMEM;
+
+	if (r == 0 && !is_dir)
+		r = scratch_wish(w, dir, name, &wish, e);
+	/* a new tensor is judged even if nothing is ever written */
+	if (r == 0 && wish.view)
+		r = draft_truncate(d, 0, e);
+	if (r < 0) {
+		draft_unref(d);
+		wish_release(&wish);
+		return r;
+	}
+	pthread_mutex_lock(&w->lock);
+	n = node_new(w, dir, name, e);
+	if (n) {
+		n->is_dir = is_dir;
+		n->mode = mode & 0777;
+		n->draft = d;
+		n->view = wish.view;
+		n->tensor = wish.tensor;
+		*inode = n->inode;
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (n)
+		return 0;
+	draft_unref(d);
+	wish_release(&wish);
+	return -ENOMEM;
+}
+
+/* Whether names can be made in a directory, and what it is now. */
+static int check_dir(struct workspace *w, uint64_t *dir, struct str name)
+{
+	struct attr a;
+	int r;
+
+	*dir = scratch_resolve(w, *dir);
+	if (w->read_only)
+		return -EROFS;
+	if (name.len > NAME_MAX)
+		return -ENAMETOOLONG;
+	r = workspace_stat(w, *dir, &a);
+	if (r == 0 && a.entry.kind != ENTRY_DIR)
+		r = -ENOTDIR;
+	return r;
+}
+
+static int create(struct workspace *w, uint64_t dir, struct str name, mode_t mode, int flags,
+	struct attr *out, struct handle **h, struct error *e)
+{
+	uint64_t inode;
+	int r = check_dir(w, &dir, name);
+
+	if (r < 0)
+		return r;
+	r = workspace_lookup(w, dir, name, out);
+	if (r == 0 && flags & O_EXCL)
+		return -EEXIST;
+	if (r == 0)
+		return workspace_open_file(w, out->entry.inode, flags, h, e);
+	inode = take_place(w, dir, name);
+	if (inode) {
+		r = workspace_open_file(w, inode, flags | O_TRUNC, h, e);
+		if (r == 0)
+			scratch_unhide(w, inode);
+	} else {
+		r = create_node(w, dir, name, mode, false, &inode, e);
+		if (r == 0)
+			r = workspace_open_file(w, inode, flags & ~O_TRUNC, h, e);
+	}
+	return r < 0 ? r : workspace_stat(w, inode, out);
+}
 
 int workspace_create(struct workspace *w, uint64_t dir, struct str name, mode_t mode, int flags,
 	struct attr *out, struct handle **h, struct error *e)
 {
-	(void)w, (void)dir, (void)name, (void)mode, (void)flags, (void)out, (void)h, (void)e;
-	return -EROFS;
+	int r;
+
+	*h = NULL;
+	pthread_mutex_lock(&w->edit);
+	r = create(w, dir, name, mode, flags, out, h, e);
+	pthread_mutex_unlock(&w->edit);
+	return r;
 }
 
 int workspace_mkdir(struct workspace *w, uint64_t dir, struct str name, mode_t mode, struct attr *out,
 	struct error *e)
 {
-	(void)w, (void)dir, (void)name, (void)mode, (void)out, (void)e;
-	return -EROFS;
+	uint64_t inode;
+	int r;
+
+	pthread_mutex_lock(&w->edit);
+	r = check_dir(w, &dir, name);
+	if (r == 0)
+		r = workspace_lookup(w, dir, name, out) == 0 ? -EEXIST : 0;
+	if (r == 0)
+		r = create_node(w, dir, name, mode, true, &inode, e);
+	if (r == 0)
+		r = workspace_stat(w, inode, out);
+	pthread_mutex_unlock(&w->edit);
+	return r;
 }
 
-int workspace_unlink(struct workspace *w, uint64_t dir, struct str name, struct error *e)
+static bool is_empty(struct workspace *w, uint64_t dir)
 {
-	(void)w, (void)dir, (void)name, (void)e;
-	return -EROFS;
+	struct node *n;
+
+	pthread_mutex_lock(&w->lock);
+	n = w->nodes;
+	while (n && !(n->linked && n->parent == dir))
+		n = n->next;
+	pthread_mutex_unlock(&w->lock);
+	return !n;
+}
+
+int scratch_remove_dir(struct workspace *w, uint64_t inode)
+{
+	struct node *n;
+
+	if (!(inode & WORKSPACE_SCRATCH) || !is_empty(w, inode))
+		return -ENOTEMPTY; /* directories of the model go with the last file in them */
+	pthread_mutex_lock(&w->lock);
+	n = node_find(w, inode);
+	if (n)
+		node_unlink(w, n);
+	pthread_mutex_unlock(&w->lock);
+	return n ? 0 : -ENOENT;
 }
 
 int workspace_rmdir(struct workspace *w, uint64_t dir, struct str name, struct error *e)
 {
-	(void)w, (void)dir, (void)name, (void)e;
-	return -EROFS;
-}
+	struct attr a;
+	int r;
 
-int workspace_rename(struct workspace *w, uint64_t dir, struct str name, uint64_t new_dir,
-	struct str new_name, unsigned flags, struct error *e)
-{
-	(void)w, (void)dir, (void)name, (void)new_dir, (void)new_name, (void)flags, (void)e;
-	return -EROFS;
+	(void)e;
+	if (w->read_only)
+		return -EROFS;
+	pthread_mutex_lock(&w->edit);
+	r = workspace_lookup(w, dir, name, &a);
+	if (r == 0)
+		r = a.entry.kind == ENTRY_DIR ? scratch_remove_dir(w, a.entry.inode) : -ENOTDIR;
+	pthread_mutex_unlock(&w->edit);
+	return r;
 }
 
 int workspace_set_times(struct workspace *w, uint64_t inode, const struct timespec *mtime, mode_t mode,
 	struct error *e)
 {
+	struct node *n;
+
 	(void)e;
 	if (w->read_only)
 		return -EROFS;
-	(void)inode, (void)mtime, (void)mode;
+	inode = scratch_resolve(w, inode);
+	pthread_mutex_lock(&w->lock);
+	n = node_find(w, inode);
+	if (n && mtime)
+		n->mtime = *mtime;
+	if (n && mtime && n->draft)
+		draft_set_mtime(n->draft, *mtime);
+	if (n && mode)
+		n->mode = mode & 0777;
+	pthread_mutex_unlock(&w->lock);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the parts of the workspace share: workspace.c (opening, the present tree, attributes), handle.c (open files),
- * edits.c (from content to an edited model), scratch.c (names that are no part of the model), saving.c (commit,
+ * edits.c (from content to an edited model), scratch.c (names that are no part of the model), rename.c (unlink and rename), saving.c (commit,
  * discard), replay.c (edits that an earlier mount left).
  *
  * Locks, in the order in which they are taken: `edit` (one edit or save at a time, held for long), a draft's own,
@@ -37,6 +37,7 @@ struct node {
 	const struct view *view; /* which view makes a tensor of it ... */
 	struct str tensor;       /* ... of this name; heap */
 	uint64_t origin; /* the file of the tree that was moved here and is missing at its own place */
+	uint64_t copy_of; /* the same, also after something else was put there */
 	uint64_t became; /* the file or directory of the tree that it is now */
 	unsigned opens;
 };
@@ -127,6 +128,18 @@ bool node_hides(struct workspace *w, uint64_t inode); /* a file of the tree was 
 /* The inode that stands for this one now. */
 uint64_t scratch_resolve(struct workspace *w, uint64_t inode);
 void scratch_release(struct workspace *w);
+/* A file of the tree that was moved away is at its place again. */
+void scratch_unhide(struct workspace *w, uint64_t inode);
+/* Scratch directories that the tree has now too are one with those. */
+void scratch_merge(struct workspace *w);
+int scratch_remove_dir(struct workspace *w, uint64_t inode);
+/* Which tensor a name would make; view NULL: none, it is a scratch file. -EOPNOTSUPP when the format cannot. */
+struct wish {
+	const struct view *view;
+	struct str tensor; /* heap */
+};
+int scratch_wish(struct workspace *w, uint64_t dir, struct str name, struct wish *out, struct error *e);
+void wish_release(struct wish *x);
 
 /* handle.c; `lock` is held */
 struct writing *writing_find(struct workspace *w, uint64_t inode);

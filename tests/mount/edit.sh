@@ -36,4 +36,110 @@ for t in t0 t2 t3; do
 done
 [ -z "$(ls -A "$work" | grep wiamodel-journal)" ] || fail "a journal stays: $(ls -A "$work")"
 
+
+# a part, by dd; through raw/, too
+mounted
+printf 'BBBB' | dd of="$m/tensors/t1.npy" bs=1 seek=128 conv=notrunc 2>/dev/null || fail "dd into tensors/"
+printf 'CCCC' | dd of="$m/raw/t2" bs=1 seek=4092 conv=notrunc 2>/dev/null || fail "dd into raw/"
+[ "$(head -c 6 "$m/raw/t1")" = BBBBAA ] || fail "dd: raw/t1 does not follow"
+saved
+[ "$(tensor t1 | head -c 6)" = BBBBAA ] || fail "dd: not saved"
+[ "$(tensor t2 | tail -c 4)" = CCCC ] || fail "dd: raw/ not saved"
+
+# refused: the earlier content stays, and the reason can be read
+refused() { # FILE TEXT
+	getfattr -n user.wiamodel.error --only-values "$1" 2>/dev/null | grep -q -- "$2" ||
+		fail "no reason in $1: $(getfattr -n user.wiamodel.error --only-values "$1" 2>&1)"
+	grep -q -- "$2" "$m/.wiamodel/status.json" || fail "'$2' is not in status.json"
+}
+mounted
+before=$(sha256sum <"$m/tensors/t3.npy")
+cp "$work/header" "$m/tensors/t3.npy" 2>"$work/err" && fail "no .npy, and cp succeeds"
+grep -q "Invalid argument" "$work/err" || fail "cp of no .npy: $(cat "$work/err")"
+await test "$(sha256sum <"$m/tensors/t3.npy")" = "$before" || fail "refused, and the content changed"
+refused "$m/tensors/t3.npy" npy
+dd if=/dev/zero of="$m/raw/t3" bs=10 count=1 2>/dev/null && fail "raw/ of another size"
+refused "$m/raw/t3" "expected 4096 bytes, got 10"
+printf '{' >"$m/metadata.json" 2>/dev/null
+refused "$m/metadata.json" "expected near end of file"
+cp "$work/new.npy" "$m/tensors/t3.npy" || fail "cp after a refused one"
+getfattr -n user.wiamodel.error "$m/tensors/t3.npy" >/dev/null 2>&1 && fail "the error of t3 stays"
+saved
+filled t3 101 || fail "cp after a refused one: not saved"
+
+# metadata, the ways of editors
+author() { wiamodel cat "$f" metadata.json | grep '"author"'; }
+with_author() { sed "s/\"model\": {}/\"model\": {\"author\": \"$1\"}/; s/\"author\": \"[^\"]*\"/\"author\": \"$1\"/"; }
+mounted
+with_author one <"$m/metadata.json" >"$work/j" && cat "$work/j" >"$m/metadata.json" || fail "a shell redirect"
+grep -q '"author": "one"' "$m/metadata.json" || fail "a shell redirect: $(cat "$m/metadata.json")"
+saved
+author | grep -q one || fail "a shell redirect: not saved"
+mounted
+sed -i 's/"author": "one"/"author": "two"/' "$m/metadata.json" || fail "sed -i"
+grep -q '"author": "two"' "$m/metadata.json" || fail "sed -i"
+[ "$(ls -A "$m" | grep -c sed)" = 0 ] || fail "sed -i left $(ls -A "$m")"
+saved
+author | grep -q two || fail "sed -i: not saved"
+mounted
+with_author three <"$m/metadata.json" >"$m/tmp" && mv "$m/tmp" "$m/metadata.json" || fail "write and rename"
+await grep -q '"author": "three"' "$m/metadata.json" || fail "write and rename"
+printf 'no' >"$m/tmp"
+mv "$m/tmp" "$m/metadata.json" 2>/dev/null && fail "renaming what is no metadata"
+grep -q '"author": "three"' "$m/metadata.json" || fail "renaming what is no metadata"
+# backup by rename, a new file, the backup removed
+mv "$m/metadata.json" "$m/metadata.json~" || fail "backup"
+[ ! -e "$m/metadata.json" ] || fail "backup: still there"
+with_author four <"$m/metadata.json~" >"$m/metadata.json" || fail "backup: new file"
+rm "$m/metadata.json~" || fail "backup: rm"
+grep -q '"author": "four"' "$m/metadata.json" || fail "backup: $(cat "$m/metadata.json")"
+# and moved back
+mv "$m/metadata.json" "$m/x" && mv "$m/x" "$m/metadata.json" || fail "there and back"
+grep -q '"author": "four"' "$m/metadata.json" || fail "there and back"
+saved
+author | grep -q four || fail "backup: not saved"
+if command -v vim >/dev/null; then
+	for copy in yes no auto; do
+		mounted
+		vim -u NONE -es -c "set backup backupcopy=$copy backupdir=. directory=." \
+			-c "%s/\"author\": \"[^\"]*\"/\"author\": \"vim $copy\"/" -c wq "$m/metadata.json" </dev/null ||
+			fail "vim, backupcopy=$copy"
+		saved
+		author | grep -q "vim $copy" || fail "vim, backupcopy=$copy: $(author)"
+	done
+else
+	echo "skipped: vim is not installed"
+fi
+
+# names: rename, remove, add
+mounted
+mv "$m/tensors/t0.npy" "$m/tensors/first.npy" || fail "mv of a tensor"
+[ -e "$m/raw/first" ] && [ ! -e "$m/raw/t0" ] || fail "mv: raw/ does not follow: $(ls "$m/raw")"
+rm "$m/tensors/t2.npy" || fail "rm of a tensor"
+[ ! -e "$m/info/t2.json" ] || fail "rm: info/ does not follow"
+[ ! -e "$m/raw/new" ] || fail "raw/new is there too early"
+cp "$work/new.npy" "$m/tensors/new.npy" || fail "cp of a new tensor"
+[ -e "$m/raw/new" ] || fail "add: raw/ does not follow: $(ls "$m/raw")"
+cp "$work/header" "$m/tensors/bad.npy" 2>/dev/null && fail "a new tensor that is none"
+await test ! -e "$m/tensors/bad.npy" || fail "a new tensor that is none stays"
+mkdir "$m/tensors/block" && cp "$work/new.npy" "$m/tensors/block/w.npy" || fail "a tensor in a new directory"
+mv "$m/tensors/t3.npy" "$m/tensors/t1.npy" || fail "mv of a tensor over another"
+rm "$m/raw/t1" 2>/dev/null && fail "rm in raw/"
+mv -n "$m/tensors/first.npy" "$m/tensors/new.npy" 2>/dev/null
+[ -e "$m/tensors/first.npy" ] || fail "mv -n"
+[ "$(ls "$m/tensors" | tr '\n' ' ')" = "block first.npy new.npy t1.npy " ] || fail "names: $(ls "$m/tensors")"
+saved
+[ "$(wiamodel ls "$f" raw | tr '\n' ' ')" = "block first new t1 " ] || fail "names: saved: $(wiamodel ls "$f" raw)"
+filled new 101 && filled block/w 101 && filled t1 101 && filled first 000 || fail "names: wrong content"
+
+# what is none of the model's
+cp "$f" "$work/before"
+mounted
+mkdir "$m/d" && echo scratch >"$m/d/notes" && mv "$m/d/notes" "$m/tensors/.notes.swp" || fail "scratch"
+[ "$(cat "$m/tensors/.notes.swp")" = scratch ] || fail "scratch reads otherwise"
+ls -A "$m/tensors" | grep -q '^.notes.swp$' || fail "scratch is not listed"
+rmdir "$m/d" && rmdir "$m/tensors" 2>/dev/null && fail "rmdir of tensors/"
+saved
+cmp "$f" "$work/before" || fail "scratch: the model was written"
+
 finish
