@@ -43,7 +43,7 @@ LIB_OBJS := $(patsubst %.c,$(O)/%.o,$(filter-out $(MAIN),$(SRCS))) $(GEN_C:.c=.o
 UNIT_C := $(wildcard tests/unit/*_test.c)
 UNITS  := $(UNIT_C:%.c=$(O)/%)
 
-.PHONY: all unit fuzz replay check install clean headers
+.PHONY: all unit fuzz replay check bench install clean headers
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(O)/wiamodel $(O)/mount.wiamodel $(O)/umount.fuse.wiamodel
@@ -97,6 +97,13 @@ check: all unit replay
 	$(Q)tests/golden/run $(O)/wiamodel
 	$(Q)tests/cli/run $(O)/wiamodel
 	$(Q)$(O)/replay $(wildcard tests/golden/*/good-*.* tests/golden/*/bad-*.* tests/fuzz/corpus/*/*)
+
+# what scripts/bench/run measures with
+bench: all $(O)/scripts/bench/generate $(O)/scripts/bench/null
+
+$(O)/scripts/bench/%: $(O)/scripts/bench/%.o
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 install: all
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(HELPERDIR) $(DESTDIR)$(MANDIR)/man1 \
