@@ -242,6 +242,8 @@ static int judge(struct workspace *w, struct writing *x, struct error *e)
 		workspace_forget_error(w, x->inode);
 	if (r == 0 && became)
 		promote(w, x, became);
+	if (r == 0)
+		r = workspace_sync_journal(w, e);
 	/* a shell closes what it has just cut, before the command writes: the verdict stands, nobody need hear */
 	if (r < 0 && !draft_is_empty(x->draft))
 		error_set(e, why.code, "%s", why.text);

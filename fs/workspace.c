@@ -119,13 +119,12 @@ static int take_note(char **note, const char *text, struct error *e)
 
 static int open_journal(struct workspace *w, const struct model *m, char **note, struct error *e)
 {
-	struct journal_identity identity;
 	struct error why = {0};
 	char text[700];
-	int r = workspace_identify(m, &identity, e);
+	int r = workspace_identify(m, &w->identity, e);
 
 	if (r == 0)
-		r = journal_open(w->dir_fd, w->base, &identity, true, &w->journal, &why);
+		r = journal_open(w->dir_fd, w->base, &w->identity, true, &w->journal, &why);
 	if (r != -EBUSY && r != -EPERM && r != -EACCES && r != -EROFS)
 		return r < 0 && why.code ? error_set(e, why.code, "%s", why.text) : r;
 	w->read_only = true;
@@ -191,7 +190,7 @@ void workspace_close(struct workspace *w)
 		return;
 	keep = w->journal && journal_count(w->journal) > 0;
 	scratch_release(w);
-	w->keep_staging = keep;
+	w->keep_staging |= keep;
 	edits_forget_recorded(w);
 	tree_unref(w->tree);
 	journal_close(w->journal, !keep);

@@ -66,7 +66,8 @@ struct workspace {
 	struct verdict *verdicts;
 
 	pthread_mutex_t edit;
-	uint64_t revision; /* records in the journal */
+	uint64_t revision; /* edits since the model was opened or saved, as the journal has them */
+	struct journal_identity identity; /* of the model then */
 	struct staging **recorded; /* what they name */
 	size_t recorded_count, recorded_cap;
 
