@@ -9,7 +9,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define BUFFER (1u << 20)
+/* stays in the cache of one core between reading and writing */
+#define BUFFER (256u << 10)
+/* Kernels share or copy whole pages. Ranges that lie differently in their pages go faster through the buffer. */
+#define PAGE 4096u
 /* so that a progress bar moves */
 #define KERNEL_STEP (64u << 20)
 /* maps in maps: an edit of an edit; deeper ones are read through, which is right but slower */
@@ -116,7 +119,7 @@ static uint64_t put_range(struct writer *w, int from, uint64_t pos, uint64_t siz
 static int put_source(struct writer *w, const struct extent *x, uint64_t offset, uint64_t size)
 {
 	int fd = source_fd(x->src);
-	bool kernel = fd >= 0;
+	bool kernel = fd >= 0, pages = (x->offset + offset) % PAGE == w->at % PAGE;
 
 	/* a file that shrank must be an error, not a hole */
 	if (fd >= 0 && (x->offset + offset > source_size(x->src) ||
@@ -133,7 +136,15 @@ static int put_source(struct writer *w, const struct extent *x, uint64_t offset,
 		offset += hole;
 		size -= hole;
 		data = size ? data_at(fd, x->offset + offset, size) : 0;
-		done = put_range(w, fd, x->offset + offset, data);
+		if (data && !pages) {
+			int r = put_read(w, x, offset, data);
+
+			if (r < 0)
+				return r;
+			done = data;
+		} else {
+			done = put_range(w, fd, x->offset + offset, data);
+		}
 		offset += done;
 		size -= done;
 		if (done < data)
