@@ -212,18 +212,10 @@ int edits_write(struct workspace *w, uint64_t inode, struct node *n, struct draf
 static void promote(struct workspace *w, struct writing *x, uint64_t inode)
 {
 	struct node *n = x->node;
-	uint64_t parent;
 
-	pthread_mutex_lock(&w->lock);
-	n->became = inode;
-	parent = n->parent;
-	if (n->linked)
-		node_unlink(w, n);
 	x->inode = inode;
 	x->node = NULL;
-	atomic_fetch_add(&w->generation, 1);
-	pthread_mutex_unlock(&w->lock);
-	workspace_notify(w, parent, n->name);
+	node_become(w, n, inode);
 }
 
 static int judge(struct workspace *w, struct writing *x, struct error *e)
@@ -237,11 +229,14 @@ static int judge(struct workspace *w, struct writing *x, struct error *e)
 	x->judged = changes;
 	x->verdict = why;
 	if (r < 0)
-		workspace_report(w, x->inode, &why);
+		inner_report(w, x->inode, &why);
 	else
 		workspace_forget_error(w, x->inode);
 	if (r == 0 && became)
 		promote(w, x, became);
+	/* so that nothing of what was refused, or is shown otherwise now, is left in the kernel's cache; what comes next
+	 * finds the draft gone if this was its last close, since the kernel asks in that order */
+	workspace_notify(w, x->inode, (struct str){0});
 	if (r == 0)
 		r = workspace_sync_journal(w, e);
 	/* a shell closes what it has just cut, before the command writes: the verdict stands, nobody need hear */

@@ -17,7 +17,6 @@ struct handle {
 	struct writing *writing; /* opened for writing a file of the tree, or a tensor in the making */
 	bool writer;
 	bool act; /* .wiamodel/commit, discard */
-	bool alias; /* opened by the number of a scratch file that it was */
 
 	pthread_rwlock_t lock; /* the rest; a peek holds it for reading */
 	uint64_t generation;
@@ -256,8 +255,7 @@ static void writing_end(struct workspace *w, struct writing *x)
 		*at = x->next;
 		atomic_fetch_sub(&w->writing_count, 1);
 		atomic_fetch_add(&w->generation, 1);
-		if (x->node && !x->node->became)
-			refused = x->node;
+		refused = x->node;
 	}
 	inode = x->inode;
 	if (refused && refused->linked) {
@@ -331,24 +329,21 @@ static int open_tree(struct handle *h, int flags, struct error *e)
 	return flags & O_TRUNC ? draft_truncate(h->writing->draft, 0, e) : 0;
 }
 
-int workspace_open_file(struct workspace *w, uint64_t inode, int flags, struct handle **out,
-	struct error *e)
+int inner_open(struct workspace *w, uint64_t inode, int flags, struct handle **out, struct error *e)
 {
-	uint64_t now = scratch_resolve(w, inode);
 	struct handle *h;
 	int r = 0;
 
 	*out = NULL;
 	if (w->read_only && ((flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC))
 		return -EROFS;
-	h = handle_new(w, now, flags);
+	h = handle_new(w, inode, flags);
 	if (!h)
 		return -ENOMEM;
-	h->alias = now != inode;
-	h->act = now == WORKSPACE_COMMIT || now == WORKSPACE_DISCARD;
+	h->act = inode == WORKSPACE_COMMIT || inode == WORKSPACE_DISCARD;
 	if (h->act)
 		r = h->writer ? 0 : -EACCES;
-	else if (now & WORKSPACE_SCRATCH)
+	else if (inode & WORKSPACE_SCRATCH)
 		r = open_scratch(h, flags, e);
 	else
 		r = open_tree(h, flags, e);
@@ -364,9 +359,15 @@ int workspace_open_file(struct workspace *w, uint64_t inode, int flags, struct h
 	return r;
 }
 
+int workspace_open_file(struct workspace *w, uint64_t inode, int flags, struct handle **out,
+	struct error *e)
+{
+	return inner_open(w, alias_in(w, inode), flags, out, e);
+}
+
 bool handle_keep_cache(const struct handle *h)
 {
-	return !h->alias && !h->act;
+	return !h->act;
 }
 
 /* ---- writing ---- */

@@ -22,7 +22,9 @@ struct notices {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
+	pthread_cond_t delivered;
 	struct notice *first, **last;
+	uint64_t added, done;
 	bool stop;
 };
 
@@ -51,6 +53,10 @@ static void *notices_run(void *arg)
 	while ((one = notices_take(n)) != NULL) {
 		n->deliver(n->arg, one->inode, (struct str){one->name, one->len});
 		free(one);
+		pthread_mutex_lock(&n->lock);
+		n->done++;
+		pthread_cond_broadcast(&n->delivered);
+		pthread_mutex_unlock(&n->lock);
 	}
 	return NULL;
 }
@@ -66,6 +72,7 @@ struct notices *notices_new(void (*deliver)(void *arg, uint64_t inode, struct st
 	n->last = &n->first;
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_cond_init(&n->filled, NULL);
+	pthread_cond_init(&n->delivered, NULL);
 	if (pthread_create(&n->thread, NULL, notices_run, n) != 0) {
 		free(n);
 		return NULL;
@@ -88,9 +95,30 @@ int notices_add(struct notices *n, uint64_t inode, struct str name)
 	pthread_mutex_lock(&n->lock);
 	*n->last = one;
 	n->last = &one->next;
+	n->added++;
 	pthread_cond_signal(&n->filled);
 	pthread_mutex_unlock(&n->lock);
 	return 0;
+}
+
+void notices_settle(struct notices *n, unsigned milliseconds)
+{
+	struct timespec until;
+	uint64_t wanted;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += milliseconds / 1000;
+	until.tv_nsec += milliseconds % 1000 * 1000000l;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_mutex_lock(&n->lock);
+	wanted = n->added;
+	while (n->done < wanted && !n->stop &&
+		pthread_cond_timedwait(&n->delivered, &n->lock, &until) == 0)
+		;
+	pthread_mutex_unlock(&n->lock);
 }
 
 bool notices_free(struct notices *n)
@@ -103,6 +131,7 @@ bool notices_free(struct notices *n)
 	pthread_mutex_lock(&n->lock);
 	n->stop = true;
 	pthread_cond_signal(&n->filled);
+	pthread_cond_broadcast(&n->delivered);
 	pthread_mutex_unlock(&n->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STUCK_SECONDS;
@@ -113,6 +142,7 @@ bool notices_free(struct notices *n)
 		free(one);
 	}
 	pthread_cond_destroy(&n->filled);
+	pthread_cond_destroy(&n->delivered);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 	return true;

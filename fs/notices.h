@@ -14,6 +14,8 @@ struct notices;
 struct notices *notices_new(void (*deliver)(void *arg, uint64_t inode, struct str name), void *arg);
 /* Any thread; never blocks for long. -ENOMEM. */
 int notices_add(struct notices *n, uint64_t inode, struct str name);
+/* Waits until what was added so far is delivered, or that time has passed. */
+void notices_settle(struct notices *n, unsigned milliseconds);
 /* Drops what is queued, waits for the thread. false: it is stuck in the kernel; then nothing it uses may go. */
 bool notices_free(struct notices *n);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #define FUSE_USE_VERSION 314
 #include "fs/ops.h"
+#include "fs/changes.h"
 #include "fs/control.h"
 #include "fs/lead.h"
 #include "fs/log.h"
-#include "fs/notices.h"
 #include "fs/options.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 struct mount {
 	struct fuse_session *se;
 	struct workspace *w;
-	struct notices *notices;
+	struct changes *changes;
 	struct mount_options o;
 	uint64_t total; /* bytes of the model's files */
 	uint64_t files;
@@ -96,12 +96,17 @@ static void reply_failure(fuse_req_t req, uint64_t inode, int r, const struct er
 	fuse_reply_err(req, -r);
 }
 
+/* For what may have changed something: the answer comes after the kernel has forgotten what it knew. */
 static void reply_result(fuse_req_t req, uint64_t inode, int r, const struct error *e)
 {
+	struct mount *m = mount_of(req);
+
+	changes_settle(m->changes);
 	if (r < 0)
 		reply_failure(req, inode, r, e);
 	else
 		fuse_reply_err(req, 0);
+	changes_end(m->changes);
 }
 
 static void fill_stat(const struct mount *m, const struct attr *a, struct stat *st)
@@ -129,7 +134,7 @@ static void fill_entry(const struct mount *m, const struct attr *a, struct fuse_
 	p->ino = a->entry.inode;
 	fill_stat(m, a, &p->attr);
 	p->attr_timeout = TIMEOUT_CLEAN;
-	p->entry_timeout = TIMEOUT_CLEAN;
+	p->entry_timeout = a->fleeting ? 0 : TIMEOUT_CLEAN;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -246,6 +251,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *new, int to_
 	}
 	if (r == 0 && (mtime || to_set & FUSE_SET_ATTR_MODE))
 		r = workspace_set_times(m->w, ino, mtime, to_set & FUSE_SET_ATTR_MODE ? new->st_mode : 0, &e);
+	changes_settle(m->changes);
 	if (r < 0)
 		reply_failure(req, ino, stale(r), r == -ENOENT ? NULL : &e);
 	else
@@ -433,17 +439,20 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	int r;
 
 	lead_pass(&m->lead);
+	changes_begin(parent, name, 0, NULL);
 	r = workspace_create(m->w, parent, str_from(name), mode, fi->flags, &a, &h, &e);
 
 	if (r == 0)
 		r = file_new(h, fi);
 	if (r < 0) {
-		reply_failure(req, 0, r, &e);
+		reply_result(req, 0, r, &e);
 		return;
 	}
 	fill_entry(m, &a, &p);
+	changes_settle(m->changes);
 	if (fuse_reply_create(req, &p, fi) < 0)
 		file_free(file_of(fi));
+	changes_end(m->changes);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
@@ -489,6 +498,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 	lead_pass(&mount_of(req)->lead);
 	f->unjudged = true;
 	r = handle_write(f->h, (uint64_t)offset, buf, size, &e);
+	if (workspace_acts(ino)) /* .wiamodel/commit, discard */
+		changes_settle(mount_of(req)->changes);
 	if (r < 0)
 		reply_failure(req, ino, r, &e);
 	else
@@ -516,6 +527,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	if (f->unjudged)
 		lead_pass(&mount_of(req)->lead);
+	/* else at once: whatever the kernel asks next must find it done */
 	/* pages of a mapping that outlived its close come as late as munmap(2), and nobody hears the verdict */
 	if (f->unjudged && judge(f, &e) < 0) {
 		log_error("%s", e.text);
@@ -536,7 +548,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	if (fi && file_of(fi))
 		r = judge(file_of(fi), &e);
 	if (r == 0) /* a swap file's fsync is no reason to save the model */
-		r = ino & WORKSPACE_SCRATCH ? workspace_sync_journal(m->w, &e) : workspace_commit(m->w, &e);
+		r = workspace_is_scratch(m->w, ino) ? workspace_sync_journal(m->w, &e) : workspace_commit(m->w, &e);
 	reply_result(req, ino, r, &e);
 }
 
@@ -575,6 +587,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct error e = {0};
 
 	lead_pass(&mount_of(req)->lead);
+	changes_begin(parent, name, 0, NULL);
 	reply_result(req, 0, workspace_unlink(mount_of(req)->w, parent, str_from(name), &e), &e);
 }
 
@@ -583,14 +596,8 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct error e = {0};
 
 	lead_pass(&mount_of(req)->lead);
+	changes_begin(parent, name, 0, NULL);
 	reply_result(req, 0, workspace_rmdir(mount_of(req)->w, parent, str_from(name), &e), &e);
-}
-
-static uint64_t inode_at(struct mount *m, uint64_t dir, const char *name)
-{
-	struct attr a;
-
-	return workspace_lookup(m->w, dir, str_from(name), &a) == 0 ? a.entry.inode : 0;
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -598,17 +605,12 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 {
 	struct mount *m = mount_of(req);
 	struct error e = {0};
-	uint64_t moved;
 	int r;
 
 	lead_pass(&m->lead);
-	moved = inode_at(m, parent, name);
+	changes_begin(parent, name, new_parent, new_name);
 	r = workspace_rename(m->w, parent, str_from(name), new_parent, str_from(new_name), flags, &e);
 	reply_result(req, 0, r, &e);
-	/* A scratch file that took the place of a file of the model is that file now, but the kernel has moved the
-	 * scratch file's inode there. */
-	if (r == 0 && inode_at(m, new_parent, new_name) != moved)
-		mount_changed(m, new_parent, str_from(new_name));
 }
 
 /* Editors that try these for locks and backups know EPERM as "not on this file system". */
@@ -705,6 +707,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, st
 	}
 	lead_pass(&m->lead);
 	control_answer(m->w, cmd, &c);
+	changes_settle(m->changes);
 	fuse_reply_ioctl(req, 0, &c, sizeof(c));
 }
 
@@ -773,7 +776,7 @@ __attribute__((format(printf, 2, 0))) static void fuse_message(enum fuse_log_lev
 		log_note("%s", text);
 }
 
-/* For the notices' thread. ENOENT is no failure: the kernel had not cached it. */
+/* For the threads that tell of changes. ENOENT is no failure: the kernel had not cached it. */
 static void deliver(void *arg, uint64_t inode, struct str name)
 {
 	struct mount *m = arg;
@@ -815,8 +818,8 @@ struct mount *mount_new(int fd, struct workspace *w, const struct mount_options 
 		fuse_set_log_func(fuse_message);
 	m->se = fuse_session_new(&args, &ops, sizeof(ops), m);
 	r = m->se ? fuse_session_custom_io(m->se, &io, fd) : -EINVAL;
-	m->notices = r == 0 ? notices_new(deliver, m) : NULL;
-	if (!m->notices) {
+	m->changes = r == 0 ? changes_new(deliver, m) : NULL;
+	if (!m->changes) {
 		r = r ? r : -ENOMEM;
 		error_set(e, -r, "cannot start serving: %s", strerror(-r));
 		mount_free(m);
@@ -851,13 +854,13 @@ void mount_serve(struct mount *m)
 
 void mount_changed(struct mount *m, uint64_t inode, struct str name)
 {
-	if (m && (name.len > NAME_MAX || notices_add(m->notices, inode, name) < 0))
+	if (m && (name.len > NAME_MAX || changes_add(m->changes, inode, name) < 0))
 		log_error("out of memory: a changed file may show its old content");
 }
 
 void mount_free(struct mount *m)
 {
-	if (!m || !notices_free(m->notices))
+	if (!m || !changes_free(m->changes))
 		return;
 	if (m->se)
 		fuse_session_destroy(m->se);

@@ -51,8 +51,8 @@ static int look(struct workspace *w, uint64_t dir, struct str name, struct end *
 	struct tree *t;
 	int r;
 
-	*x = (struct end){.dir = scratch_resolve(w, dir), .name = name};
-	r = workspace_lookup(w, x->dir, name, &a);
+	*x = (struct end){.dir = alias_in(w, dir), .name = name};
+	r = inner_lookup(w, x->dir, name, &a);
 	if (r == 0) {
 		x->there = true;
 		x->inode = a.entry.inode;
@@ -183,15 +183,6 @@ int workspace_unlink(struct workspace *w, uint64_t dir, struct str name, struct 
 
 /* ---- rename ---- */
 
-static void node_became(struct workspace *w, struct node *n, uint64_t inode)
-{
-	pthread_mutex_lock(&w->lock);
-	n->became = inode;
-	if (n->linked)
-		node_unlink(w, n);
-	pthread_mutex_unlock(&w->lock);
-}
-
 static int set_name(struct node *n, uint64_t dir, struct str name, struct error *e)
 {
 	char *copy = strndup(name.ptr, name.len);
@@ -239,7 +230,7 @@ static int write_over(struct workspace *w, struct node *n, const struct end *to,
 	if (r < 0)
 		return r;
 	scratch_unhide(w, to->inode);
-	node_became(w, n, to->inode);
+	node_become(w, n, to->inode);
 	workspace_forget_error(w, to->inode);
 	return 0;
 }
@@ -255,7 +246,7 @@ static int add_tensor(struct workspace *w, struct node *n, const struct end *to,
 	if (r == 0)
 		r = edits_write(w, 0, &making, n->draft, &changes, &became, e);
 	if (r == 0)
-		node_became(w, n, became);
+		node_become(w, n, became);
 	return r;
 }
 
@@ -263,6 +254,7 @@ static int rename_scratch(struct workspace *w, const struct end *from, const str
 	struct error *e)
 {
 	struct node *n = from->node;
+	bool making = n->view;
 	struct wish wish;
 	int r;
 
@@ -273,12 +265,12 @@ static int rename_scratch(struct workspace *w, const struct end *from, const str
 	r = scratch_wish(w, to->dir, to->name, &wish, e);
 	if (r < 0)
 		return r;
-	if (wish.view && !n->view)
+	if (wish.view && !making)
 		r = add_tensor(w, n, to, &wish, e);
 	else
 		r = move_node(w, n, to, e);
 	/* one that is still being written becomes another tensor, or none */
-	if (r == 0 && n->view) {
+	if (r == 0 && making) {
 		struct wish old = {n->view, n->tensor};
 
 		pthread_mutex_lock(&w->lock);
@@ -315,6 +307,9 @@ static int make_backup(struct workspace *w, const struct end *from, const struct
 		n->mode = w->st.st_mode & 0666;
 		n->origin = n->copy_of = from->inode;
 		atomic_fetch_add(&w->hidden_count, 1);
+		/* the kernel moved the number along */
+		alias_set(w, alias_of(w, from->inode), n->inode);
+		alias_set(w, w->next_node++, from->inode);
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (!n)
@@ -343,6 +338,12 @@ static int replace_tensor(struct workspace *w, const struct end *from, const str
 	if (r == 0) {
 		scratch_unhide(w, to->inode);
 		r = remove_tensor(w, from->inode, from->tensor, e);
+	}
+	if (r == 0) {
+		pthread_mutex_lock(&w->lock);
+		alias_set(w, alias_of(w, from->inode), to->inode);
+		pthread_mutex_unlock(&w->lock);
+		workspace_notify(w, to->inode, (struct str){0});
 	}
 	draft_unref(d);
 	return r;

@@ -46,20 +46,6 @@ bool node_hides(struct workspace *w, uint64_t inode)
 	return hides;
 }
 
-uint64_t scratch_resolve(struct workspace *w, uint64_t inode)
-{
-	struct node *n;
-
-	if (!(inode & WORKSPACE_SCRATCH) || inode < WORKSPACE_FIRST_NODE)
-		return inode;
-	pthread_mutex_lock(&w->lock);
-	n = node_find(w, inode);
-	if (n && n->became)
-		inode = n->became;
-	pthread_mutex_unlock(&w->lock);
-	return inode;
-}
-
 static void node_free(struct workspace *w, struct node *n)
 {
 	struct node **at = &w->nodes;
@@ -74,10 +60,9 @@ static void node_free(struct workspace *w, struct node *n)
 	free(n);
 }
 
-/* One that became a file of the tree stays: the kernel may ask by its old number. */
 static void node_drop(struct workspace *w, struct node *n)
 {
-	if (!n->linked && !n->opens && !n->became)
+	if (!n->linked && !n->opens)
 		node_free(w, n);
 }
 
@@ -140,10 +125,22 @@ void node_attr(struct workspace *w, struct node *n, struct attr *a)
 	a->mode = (n->is_dir ? S_IFDIR : S_IFREG) | n->mode;
 	a->mtime = a->ctime = n->mtime;
 	a->staged = true;
+	a->fleeting = n->view;
 	if (n->draft) {
 		a->entry.size = draft_size(n->draft);
 		a->mtime = a->ctime = draft_mtime(n->draft);
 	}
+}
+
+void node_become(struct workspace *w, struct node *n, uint64_t inode)
+{
+	pthread_mutex_lock(&w->lock);
+	alias_set(w, alias_of(w, n->inode), inode);
+	if (n->linked)
+		node_unlink(w, n);
+	atomic_fetch_add(&w->generation, 1);
+	pthread_mutex_unlock(&w->lock);
+	workspace_notify(w, inode, (struct str){0}); /* it may look otherwise than it was written */
 }
 
 void scratch_release(struct workspace *w)
@@ -166,23 +163,18 @@ static uint64_t dir_in_place(const struct workspace *w, const struct node *n)
 void scratch_merge(struct workspace *w)
 {
 	struct node *n;
-	uint64_t parent, inode = 0;
+	uint64_t inode = 0;
 
 	do {
 		pthread_mutex_lock(&w->lock);
 		for (n = w->nodes; n && !(inode = dir_in_place(w, n)); n = n->next)
 			;
-		if (n)
-			n->became = inode;
-		parent = n ? n->parent : 0;
 		for (struct node *c = n ? w->nodes : NULL; c; c = c->next)
 			if (c->parent == n->inode)
-				c->parent = n->became;
-		if (n)
-			node_unlink(w, n);
+				c->parent = inode;
 		pthread_mutex_unlock(&w->lock);
 		if (n)
-			workspace_notify(w, parent, n->name);
+			node_become(w, n, inode);
 	} while (n);
 }
 
@@ -202,7 +194,7 @@ static char *path_within(struct workspace *w, uint64_t *dir, struct str name)
 			longer = NULL;
 		free(path);
 		path = longer;
-		*dir = n ? (n->became ? n->became : n->parent) : 0;
+		*dir = n ? n->parent : 0;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return path;
@@ -295,18 +287,17 @@ static int create_node(struct workspace *w, uint64_t dir, struct str name, mode_
 	return -ENOMEM;
 }
 
-/* Whether names can be made in a directory, and what it is now. */
-static int check_dir(struct workspace *w, uint64_t *dir, struct str name)
+/* Whether names can be made in a directory. */
+static int check_dir(struct workspace *w, uint64_t dir, struct str name)
 {
 	struct attr a;
 	int r;
 
-	*dir = scratch_resolve(w, *dir);
 	if (w->read_only)
 		return -EROFS;
 	if (name.len > NAME_MAX)
 		return -ENAMETOOLONG;
-	r = workspace_stat(w, *dir, &a);
+	r = inner_stat(w, dir, &a);
 	if (r == 0 && a.entry.kind != ENTRY_DIR)
 		r = -ENOTDIR;
 	return r;
@@ -316,26 +307,26 @@ static int create(struct workspace *w, uint64_t dir, struct str name, mode_t mod
 	struct attr *out, struct handle **h, struct error *e)
 {
 	uint64_t inode;
-	int r = check_dir(w, &dir, name);
+	int r = check_dir(w, dir, name);
 
 	if (r < 0)
 		return r;
-	r = workspace_lookup(w, dir, name, out);
+	r = inner_lookup(w, dir, name, out);
 	if (r == 0 && flags & O_EXCL)
 		return -EEXIST;
 	if (r == 0)
-		return workspace_open_file(w, out->entry.inode, flags, h, e);
+		return inner_open(w, out->entry.inode, flags, h, e);
 	inode = take_place(w, dir, name);
 	if (inode) {
-		r = workspace_open_file(w, inode, flags | O_TRUNC, h, e);
+		r = inner_open(w, inode, flags | O_TRUNC, h, e);
 		if (r == 0)
 			scratch_unhide(w, inode);
 	} else {
 		r = create_node(w, dir, name, mode, false, &inode, e);
 		if (r == 0)
-			r = workspace_open_file(w, inode, flags & ~O_TRUNC, h, e);
+			r = inner_open(w, inode, flags & ~O_TRUNC, h, e);
 	}
-	return r < 0 ? r : workspace_stat(w, inode, out);
+	return r < 0 ? r : inner_stat(w, inode, out);
 }
 
 int workspace_create(struct workspace *w, uint64_t dir, struct str name, mode_t mode, int flags,
@@ -345,7 +336,9 @@ int workspace_create(struct workspace *w, uint64_t dir, struct str name, mode_t 
 
 	*h = NULL;
 	pthread_mutex_lock(&w->edit);
-	r = create(w, dir, name, mode, flags, out, h, e);
+	r = create(w, alias_in(w, dir), name, mode, flags, out, h, e);
+	if (r == 0)
+		out->entry.inode = alias_out(w, out->entry.inode);
 	pthread_mutex_unlock(&w->edit);
 	return r;
 }
@@ -357,13 +350,14 @@ int workspace_mkdir(struct workspace *w, uint64_t dir, struct str name, mode_t m
 	int r;
 
 	pthread_mutex_lock(&w->edit);
-	r = check_dir(w, &dir, name);
+	dir = alias_in(w, dir);
+	r = check_dir(w, dir, name);
 	if (r == 0)
-		r = workspace_lookup(w, dir, name, out) == 0 ? -EEXIST : 0;
+		r = inner_lookup(w, dir, name, out) == 0 ? -EEXIST : 0;
 	if (r == 0)
 		r = create_node(w, dir, name, mode, true, &inode, e);
 	if (r == 0)
-		r = workspace_stat(w, inode, out);
+		r = inner_stat(w, inode, out);
 	pthread_mutex_unlock(&w->edit);
 	return r;
 }
@@ -403,7 +397,7 @@ int workspace_rmdir(struct workspace *w, uint64_t dir, struct str name, struct e
 	if (w->read_only)
 		return -EROFS;
 	pthread_mutex_lock(&w->edit);
-	r = workspace_lookup(w, dir, name, &a);
+	r = inner_lookup(w, alias_in(w, dir), name, &a);
 	if (r == 0)
 		r = a.entry.kind == ENTRY_DIR ? scratch_remove_dir(w, a.entry.inode) : -ENOTDIR;
 	pthread_mutex_unlock(&w->edit);
@@ -418,7 +412,7 @@ int workspace_set_times(struct workspace *w, uint64_t inode, const struct timesp
 	(void)e;
 	if (w->read_only)
 		return -EROFS;
-	inode = scratch_resolve(w, inode);
+	inode = alias_in(w, inode);
 	pthread_mutex_lock(&w->lock);
 	n = node_find(w, inode);
 	if (n && mtime)

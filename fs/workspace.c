@@ -192,6 +192,7 @@ void workspace_close(struct workspace *w)
 	scratch_release(w);
 	w->keep_staging |= keep;
 	edits_forget_recorded(w);
+	alias_release(w);
 	tree_unref(w->tree);
 	journal_close(w->journal, !keep);
 	for (unsigned i = 0; i < w->error_count; i++)
@@ -228,8 +229,14 @@ struct tree *workspace_tree(struct workspace *w)
 
 void workspace_notify(struct workspace *w, uint64_t inode, struct str name)
 {
-	if (w->o.changed)
-		w->o.changed(w->o.changed_arg, inode, name);
+	uint64_t shown[16];
+	unsigned n;
+
+	if (!w->o.changed)
+		return;
+	n = alias_all(w, inode, shown, 16);
+	for (unsigned i = 0; i < n; i++)
+		w->o.changed(w->o.changed_arg, shown[i], name);
 }
 
 static void notify_one(void *arg, uint64_t inode, struct str name)
@@ -299,6 +306,7 @@ void workspace_attr(struct workspace *w, const struct tree *t, const struct entr
 
 	a->entry = *x;
 	a->staged = is_staged(t, x);
+	a->fleeting = false;
 	pthread_mutex_lock(&w->lock);
 	mode = w->st.st_mode & 0777;
 	a->mtime = a->staged ? w->edited : w->st.st_mtim;
@@ -356,14 +364,13 @@ static int scratch_lookup(struct workspace *w, uint64_t dir, struct str name, st
 	return n ? 0 : -ENOENT;
 }
 
-int workspace_lookup(struct workspace *w, uint64_t dir, struct str name, struct attr *out)
+int inner_lookup(struct workspace *w, uint64_t dir, struct str name, struct attr *out)
 {
 	struct tree *t = workspace_tree(w);
 	struct entry x;
 	uint64_t act;
 	int r = -ENOENT;
 
-	dir = scratch_resolve(w, dir);
 	if (!(dir & WORKSPACE_SCRATCH))
 		r = tree_lookup(t, dir, name, &x);
 	if (r == 0 && node_hides(w, x.inode))
@@ -379,14 +386,31 @@ int workspace_lookup(struct workspace *w, uint64_t dir, struct str name, struct 
 	return r;
 }
 
+int workspace_lookup(struct workspace *w, uint64_t dir, struct str name, struct attr *out)
+{
+	int r = inner_lookup(w, alias_in(w, dir), name, out);
+
+	if (r == 0)
+		out->entry.inode = alias_out(w, out->entry.inode);
+	return r;
+}
+
 int workspace_stat(struct workspace *w, uint64_t inode, struct attr *out)
+{
+	int r = inner_stat(w, alias_in(w, inode), out);
+
+	if (r == 0)
+		out->entry.inode = inode;
+	return r;
+}
+
+int inner_stat(struct workspace *w, uint64_t inode, struct attr *out)
 {
 	struct tree *t;
 	struct entry x;
 	struct node *n;
 	int r;
 
-	inode = scratch_resolve(w, inode);
 	if (inode == WORKSPACE_COMMIT || inode == WORKSPACE_DISCARD) {
 		act_attr(w, inode, out);
 		return 0;
@@ -428,6 +452,7 @@ static int listing_emit(void *arg, struct str name, const struct entry *x, uint6
 	if (node_hides(l->w, x->inode))
 		return 0;
 	workspace_attr(l->w, l->t, x, &a);
+	a.entry.inode = alias_out(l->w, x->inode);
 	l->full = l->emit(l->arg, name, &a, next) != 0;
 	return l->full;
 }
@@ -458,6 +483,7 @@ static void list_scratch(struct listing *l, uint64_t dir, uint64_t from)
 
 	while (next_scratch(l->w, dir, from, name, &a)) {
 		from = a.entry.inode + 1;
+		a.entry.inode = alias_out(l->w, a.entry.inode);
 		if (l->emit(l->arg, str_from(name), &a,
 			    POSITION_SCRATCH + (from & ~WORKSPACE_SCRATCH)))
 			return;
@@ -472,7 +498,7 @@ int workspace_list(struct workspace *w, uint64_t dir, uint64_t from, bool with_a
 	int r = 0;
 
 	l.t = t;
-	dir = scratch_resolve(w, dir);
+	dir = alias_in(w, dir);
 	if (!(dir & WORKSPACE_SCRATCH) && from < POSITION_SCRATCH)
 		r = tree_list(t, dir, from, with_attr, listing_emit, &l);
 	if (r == 0 && !l.full && atomic_load(&w->node_count))
@@ -485,7 +511,7 @@ int workspace_list(struct workspace *w, uint64_t dir, uint64_t from, bool with_a
 int workspace_readlink(struct workspace *w, uint64_t inode, char **target)
 {
 	struct tree *t = workspace_tree(w);
-	int r = tree_readlink(t, inode, target);
+	int r = tree_readlink(t, alias_in(w, inode), target);
 
 	tree_unref(t);
 	return r;
@@ -515,7 +541,7 @@ int workspace_xattr(struct workspace *w, uint64_t inode, const char *name, char 
 
 	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return -ENODATA;
-	inode = scratch_resolve(w, inode);
+	inode = alias_in(w, inode);
 	name += sizeof(prefix) - 1;
 	if (strcmp(name, "error") == 0) {
 		*value = error_of(w, inode);
@@ -550,7 +576,7 @@ int workspace_xattr_list(struct workspace *w, uint64_t inode, char **names, size
 	char *refused;
 	size_t n;
 
-	inode = scratch_resolve(w, inode);
+	inode = alias_in(w, inode);
 	n = !(inode & WORKSPACE_SCRATCH) && is_tensor_file(w, inode) ? sizeof(tensor) : 0;
 	refused = error_of(w, inode);
 	*len = n + (refused ? sizeof(error) : 0);
@@ -590,9 +616,23 @@ void workspace_forget_error(struct workspace *w, uint64_t inode)
 
 void workspace_report(struct workspace *w, uint64_t inode, const struct error *e)
 {
+	inner_report(w, alias_in(w, inode), e);
+}
+
+bool workspace_acts(uint64_t inode)
+{
+	return inode == WORKSPACE_COMMIT || inode == WORKSPACE_DISCARD;
+}
+
+bool workspace_is_scratch(struct workspace *w, uint64_t inode)
+{
+	return alias_in(w, inode) & WORKSPACE_SCRATCH;
+}
+
+void inner_report(struct workspace *w, uint64_t inode, const struct error *e)
+{
 	char *text = inode ? strdup(e->text) : NULL;
 
-	inode = scratch_resolve(w, inode);
 	pthread_mutex_lock(&w->lock);
 	w->last_error = *e;
 	if (text) {

@@ -69,11 +69,16 @@ struct attr {
 	struct timespec mtime, ctime;
 	mode_t mode; /* type and permission bits */
 	bool staged; /* differs from the saved model */
+	bool fleeting; /* a tensor in the making: gone again when it is refused */
 };
 int workspace_lookup(struct workspace *w, uint64_t dir, struct str name, struct attr *out);
 int workspace_stat(struct workspace *w, uint64_t inode, struct attr *out);
 int workspace_list(struct workspace *w, uint64_t dir, uint64_t from, bool with_attr,
 	int (*emit)(void *arg, struct str name, const struct attr *attr, uint64_t next), void *arg);
+/* .wiamodel/commit and discard: a write acts. */
+bool workspace_acts(uint64_t inode);
+/* No file of the model. */
+bool workspace_is_scratch(struct workspace *w, uint64_t inode);
 int workspace_readlink(struct workspace *w, uint64_t inode, char **target);
 /* user.wiamodel.* including error; -ENODATA. Heap. */
 int workspace_xattr(struct workspace *w, uint64_t inode, const char *name, char **value, size_t *len,

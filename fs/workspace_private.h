@@ -10,6 +10,7 @@
 #ifndef FS_WORKSPACE_PRIVATE_H
 #define FS_WORKSPACE_PRIVATE_H
 
+#include "fs/alias.h"
 #include "fs/draft.h"
 #include "fs/journal.h"
 #include "fs/workspace.h"
@@ -38,7 +39,6 @@ struct node {
 	struct str tensor;       /* ... of this name; heap */
 	uint64_t origin; /* the file of the tree that was moved here and is missing at its own place */
 	uint64_t copy_of; /* the same, also after something else was put there */
-	uint64_t became; /* the file or directory of the tree that it is now */
 	unsigned opens;
 };
 
@@ -78,7 +78,8 @@ struct workspace {
 	_Atomic uint64_t generation; /* grows when a file may show something else */
 	_Atomic uint64_t epoch;      /* saves */
 	struct writing *writings;
-	_Atomic unsigned writing_count, node_count, hidden_count;
+	_Atomic unsigned writing_count, node_count, hidden_count, alias_count;
+	struct aliases aliases;
 	struct node *nodes; /* newest first */
 	uint64_t next_node;
 	struct error last_error;
@@ -98,6 +99,11 @@ int workspace_identify(const struct model *m, struct journal_identity *out, stru
 /* Puts t in place of the present tree (takes the reference) and tells what changed. */
 void workspace_swap(struct workspace *w, struct tree *t, bool saved);
 void workspace_notify(struct workspace *w, uint64_t inode, struct str name);
+/* The functions of fs/workspace.h behind the translation of numbers. */
+int inner_lookup(struct workspace *w, uint64_t dir, struct str name, struct attr *out);
+int inner_stat(struct workspace *w, uint64_t inode, struct attr *out);
+int inner_open(struct workspace *w, uint64_t inode, int flags, struct handle **out, struct error *e);
+void inner_report(struct workspace *w, uint64_t inode, const struct error *e);
 /* status.json and the like show something else */
 void workspace_notify_status(struct workspace *w);
 void workspace_attr(struct workspace *w, const struct tree *t, const struct entry *x, struct attr *out);
@@ -123,11 +129,11 @@ struct node *node_find(struct workspace *w, uint64_t inode);
 struct node *node_child(struct workspace *w, uint64_t dir, struct str name);
 struct node *node_new(struct workspace *w, uint64_t dir, struct str name, struct error *e);
 void node_unlink(struct workspace *w, struct node *n);
+/* It is this file or directory of the tree now, which goes by its number. Takes `lock` itself. */
+void node_become(struct workspace *w, struct node *n, uint64_t inode);
 void node_close(struct workspace *w, struct node *n); /* one handle less */
 void node_attr(struct workspace *w, struct node *n, struct attr *out);
 bool node_hides(struct workspace *w, uint64_t inode); /* a file of the tree was moved away from its place */
-/* The inode that stands for this one now. */
-uint64_t scratch_resolve(struct workspace *w, uint64_t inode);
 void scratch_release(struct workspace *w);
 /* A file of the tree that was moved away is at its place again. */
 void scratch_unhide(struct workspace *w, uint64_t inode);
