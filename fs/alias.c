@@ -43,9 +43,17 @@ uint64_t alias_of(struct workspace *w, uint64_t inode)
 {
 	struct alias *a = w->aliases.by_inode[bucket(inode)];
 
+	uint64_t fresh;
+
 	while (a && !(a->inode == inode && a->current))
 		a = a->next_inode;
-	return a ? a->shown : inode;
+	if (a)
+		return a->shown;
+	/* one that was gone and is back, while its number went to another */
+	if (!find_shown(w, inode))
+		return inode;
+	fresh = w->next_node++;
+	return alias_set(w, fresh, inode) < 0 ? inode : fresh;
 }
 
 uint64_t alias_out(struct workspace *w, uint64_t inode)

@@ -111,8 +111,81 @@ else
 	echo "skipped: vim is not installed"
 fi
 
+if command -v jq >/dev/null; then
+	mounted
+	jq '.model.author = "five" | .properties.note = "é"' "$m/metadata.json" >"$m/tmp.json" && mv "$m/tmp.json" "$m/metadata.json" ||
+		fail "jq and mv"
+	[ "$(jq -r .properties.note "$m/metadata.json")" = é ] || fail "jq: $(cat "$m/metadata.json")"
+	for key in '.model.version = "1"' '.model.created_at = "today"' '.format.name = "x"' '.model.nothing = 1' '.nothing = {}'; do
+		jq "$key" "$m/metadata.json" >"$m/tmp.json"
+		mv "$m/tmp.json" "$m/metadata.json" 2>/dev/null && fail "accepted: $key"
+		rm "$m/tmp.json" || fail "a refused file is gone"
+	done
+	saved
+	author | grep -q five || fail "jq: not saved"
+else
+	echo "skipped: jq is not installed"
+fi
+
+# mappings
+if python3 -c 'import mmap' 2>/dev/null; then
+	mounted
+	python3 - "$m/tensors/t2.npy" <<-'END' || fail "mmap"
+		import mmap, os, sys
+		f = os.open(sys.argv[1], os.O_RDWR)
+		m = mmap.mmap(f, 0)
+		m[128:132] = b"MMMM"
+		assert os.pread(f, 4, 128) == b"MMMM"
+		os.close(f)          # judged, and not the end: the mapping goes on
+		m[4220:4224] = b"NNNN"
+		m.close()
+	END
+	[ "$(head -c 4 "$m/raw/t2")" = MMMM ] || fail "mmap: raw/ does not follow"
+	await test "$(tail -c 4 "$m/raw/t2")" = NNNN || fail "mmap: what came after close is lost"
+	saved
+	[ "$(tensor t2 | head -c 4)" = MMMM ] && [ "$(tensor t2 | tail -c 4)" = NNNN ] || fail "mmap: not saved"
+	mounted
+	python3 - "$m/tensors/t2.npy" <<-'END' || fail "msync"
+		import mmap, sys
+		with open(sys.argv[1], "r+b") as f, mmap.mmap(f.fileno(), 0) as m:
+		    m[128:132] = b"SSSS"
+		    m.flush()
+		    m[132:136] = b"TTTT"
+	END
+	[ "$(tensor t2 | head -c 4)" = SSSS ] || fail "msync does not save"
+	saved
+	[ "$(tensor t2 | head -c 8)" = SSSSTTTT ] || fail "msync: $(tensor t2 | head -c 8)"
+else
+	echo "skipped: there is no python3"
+fi
+if python3 -c 'import numpy' 2>/dev/null; then
+	mounted
+	python3 - "$m/tensors" <<-'END' || fail "numpy"
+		import numpy, sys
+		a = numpy.load(sys.argv[1] + "/t3.npy", mmap_mode="r+")
+		a[:] = numpy.arange(1024)
+		a.flush()
+		del a
+		assert (numpy.load(sys.argv[1] + "/t3.npy") == numpy.arange(1024)).all()
+		# big-endian, another memory order, another type whose values all fit
+		numpy.save(sys.argv[1] + "/t0.npy", numpy.full((1024,), 2.5, ">f4"))
+		numpy.save(sys.argv[1] + "/f.npy", numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)))
+		assert (numpy.load(sys.argv[1] + "/f.npy") == numpy.arange(6.0).reshape(2, 3)).all()
+	END
+	saved
+	[ "$(tensor t0 | od -An -tx1 -N4 | tr -d ' ')" = 00002040 ] || fail "numpy: big-endian"
+	[ "$(tensor f | od -An -tf8 -j8 -N8 | tr -d ' ')" = 1 ] || fail "numpy: order"
+	wiamodel cat "$f" tensors/t3.npy | python3 -c 'import numpy, sys, io
+a = numpy.load(io.BytesIO(sys.stdin.buffer.read()))
+assert (a == numpy.arange(1024)).all()' || fail "numpy: memmap not saved"
+else
+	echo "skipped: numpy is not installed"
+fi
+
 # names: rename, remove, add
+cp "$work/original" "$f"
 mounted
+cp "$work/new.npy" "$m/tensors/t3.npy"
 mv "$m/tensors/t0.npy" "$m/tensors/first.npy" || fail "mv of a tensor"
 [ -e "$m/raw/first" ] && [ ! -e "$m/raw/t0" ] || fail "mv: raw/ does not follow: $(ls "$m/raw")"
 rm "$m/tensors/t2.npy" || fail "rm of a tensor"
