@@ -26,7 +26,7 @@ ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DWIAMODEL_VERSION='"
           -I. -I$(O)/gen $(WARN) $(if $(WERROR),-Werror) -fno-strict-aliasing -fstack-protector-strong \
           $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
 
-PKGS    = fuse3 libprotobuf-c jansson libseccomp zlib libcrypto
+PKGS    = fuse3 libprotobuf-c jansson libseccomp zlib libcrypto hdf5
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS))
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))
 LIBS    = $(PKG_LIBS) -lpthread -lm

@@ -10,10 +10,14 @@ extern const char *protobuf_c_version(void);
 extern const char *jansson_version_str(void);
 extern const char *zlibVersion(void);
 extern const char *OpenSSL_version(int what);
+extern int H5get_libversion(unsigned *major, unsigned *minor, unsigned *release);
 
 void options_version(void)
 {
+	unsigned major = 0, minor = 0, release = 0;
+
+	H5get_libversion(&major, &minor, &release);
 	printf("wiamodel %s\n", WIAMODEL_VERSION);
-	printf("libfuse %s, protobuf-c %s, jansson %s, zlib %s, %s\n", fuse_pkgversion(), protobuf_c_version(),
-		jansson_version_str(), zlibVersion(), OpenSSL_version(0));
+	printf("libfuse %s, protobuf-c %s, jansson %s, zlib %s, HDF5 %u.%u.%u, %s\n", fuse_pkgversion(), protobuf_c_version(),
+		jansson_version_str(), zlibVersion(), major, minor, release, OpenSSL_version(0));
 }

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * keras: what the .h5 and the .keras driver share: tensors from the datasets of an HDF5 file under the names that Keras prints, and
+ * the graph of layers from the model's configuration.
+ */
+#ifndef PARSERS_KERAS_H
+#define PARSERS_KERAS_H
+
+#include "parsers/container/hdf5.h"
+#include "parsers/core/model.h"
+
+enum keras_layout {
+	KERAS_NONE,   /* any other HDF5 file */
+	KERAS_LEGACY, /* layer_names, weight_names */
+	KERAS_VARS,   /* LAYER/vars/0 */
+};
+
+/* model.priv */
+struct keras {
+	struct model *m;
+	struct hdf5_file file;
+	struct extent content; /* of the HDF5 file; holds a reference that the arena releases */
+	struct source *src;
+	enum keras_layout layout;
+	struct str weights;    /* the group with the layers of KERAS_LEGACY, "" or "model_weights" */
+	struct value *config;  /* {"class_name", "config"} of the model or NULL */
+	uint32_t *by_path;     /* open addressing: index in file.objects + 1 */
+	uint32_t by_path_mask;
+	void *container;       /* the driver's own */
+};
+
+/* tensor.priv is its const struct hdf5_object * */
+
+/* Reads the HDF5 content into k and m's tensors. k->config may be set before; legacy files bring their own. */
+int keras_read(struct keras *k, struct model *m, const struct extent *content, struct source *src, struct error *e);
+/* MODEL_NONE or the index of the object with that path */
+uint32_t keras_find(const struct keras *k, struct str path);
+/* A list of strings that may be split over NAME0, NAME1, ...; *count strings in the arena. false: there is none. */
+bool keras_names(const struct keras *k, const struct hdf5_object *o, const char *name, struct str **out, size_t *count);
+
+/* The name of the variable in a dataset of KERAS_VARS; the path when no layer explains it. */
+struct str keras_variable_name(const struct keras *k, struct str path);
+/* "Conv2DTranspose" -> "conv2d_transpose" in out; the length. */
+size_t keras_snake_case(struct str class_name, char *out, size_t room);
+/* The layers of a model's configuration or NULL. */
+const struct value *keras_layers(const struct value *model);
+
+/* JSON as Python writes it; NaN and Infinity become strings. NULL with a warning when it is none. */
+struct value *keras_json(struct model *m, struct str text, const char *what);
+/* ops, graphs, ports; preprocessing. From k->config. */
+int keras_add_graph(struct keras *k, struct error *e);
+
+#endif

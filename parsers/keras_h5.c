@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keras in HDF5: whole models and weights of Keras 1 to 3, and any other HDF5 file with numbers in it.
+ *
+ *	/ @model_config @training_config @keras_version @backend, any other attribute is a property
+ *	/model_weights, /optimizer_weights     whole models; keras_read.c says what is in them
+ *
+ * Written by and checked against Keras 3.15.1 and tf_keras 2.21.0.
+ */
+#include "parsers/format.h"
+#include "parsers/keras.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int keras_h5_probe(const struct input *in, struct error *e)
+{
+	struct extent content;
+
+	(void)e;
+	if (!in->src)
+		return 0;
+	content = extent_source(in->src, 0, source_size(in->src));
+	return hdf5_is(&content) ? 64 : 0;
+}
+
+static int no_memory(struct error *e)
+{
+	return error_set(e, ENOMEM, "out of memory for the model");
+}
+
+static int read_properties(struct keras *k, struct error *e)
+{
+	const struct hdf5_object *root = &k->file.objects[0];
+	struct arena *a = k->m->arena;
+
+	for (uint32_t i = 0; i < root->attr_count; i++) {
+		const struct hdf5_attr *attr = &root->attrs[i];
+
+		if (str_starts(attr->name, STR("layer_names")))
+			continue; /* the order of the layers: tensors show it */
+		if (!attr->value) {
+			model_warn(k->m, "attribute '%.*s' of type %.*s is not shown", STR_ARG(attr->name),
+				STR_ARG(attr->type));
+			continue;
+		}
+		if (!k->m->meta.properties)
+			k->m->meta.properties = value_map(a);
+		if (value_set(a, k->m->meta.properties, attr->name, attr->value) < 0)
+			return no_memory(e);
+	}
+	return 0;
+}
+
+static struct str root_text(const struct keras *k, const char *name)
+{
+	const struct hdf5_attr *a = hdf5_attr(&k->file.objects[0], name);
+
+	return a && a->value && a->value->kind == VALUE_STRING ? a->value->str : STR("");
+}
+
+static int read_model_keys(struct keras *k, struct error *e)
+{
+	struct str version = root_text(k, "keras_version"), config = root_text(k, "model_config");
+	struct arena *a = k->m->arena;
+	const struct value *name;
+	int r = 0;
+
+	if (config.len)
+		k->config = keras_json(k->m, config, "model_config");
+	if (k->layout == KERAS_NONE && !config.len)
+		return 0;
+	k->m->meta.model = value_map(a);
+	name = value_get(value_get(k->config, "config"), "name");
+	if (name && name->kind == VALUE_STRING)
+		r = value_set(a, k->m->meta.model, STR("name"), (struct value *)(uintptr_t)name);
+	r |= value_set(a, k->m->meta.model, STR("framework"), value_cstr(a, "Keras"));
+	if (version.len)
+		r |= value_set(a, k->m->meta.model, STR("framework_version"), value_str(a, version));
+	return r < 0 ? no_memory(e) : 0;
+}
+
+static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
+{
+	static const char *const layouts[] = {"HDF5", "Keras HDF5", "Keras 3 weights"};
+	struct keras *k = arena_alloc(m->arena, sizeof(*k));
+	struct extent content = extent_source(in->src, 0, source_size(in->src));
+	int r = k ? model_add_source(m, in->src, e) : no_memory(e);
+
+	if (r < 0)
+		return r;
+	m->priv = k;
+	r = keras_read(k, m, &content, in->src, e);
+	if (!r)
+		r = read_properties(k, e);
+	if (!r)
+		r = read_model_keys(k, e);
+	if (!r)
+		r = keras_add_graph(k, e);
+	m->format_version = str_from(layouts[k->layout]);
+	return r;
+}
+
+static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", NULL};
+static const char *const model_keys[] = {"name", "framework", "framework_version", NULL};
+
+const struct format format_keras_h5 = {
+	.name = "keras-h5",
+	.title = "Keras HDF5",
+	.extensions = extensions,
+	.probe = keras_h5_probe,
+	.parse = keras_h5_parse,
+	.model_keys = model_keys,
+	.keeps_properties = true,
+};
