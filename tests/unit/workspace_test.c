@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,13 +27,17 @@ static struct {
 } heard[4096];
 static size_t heard_count;
 
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
+
 static void hear(void *arg, uint64_t inode, struct str name)
 {
 	(void)arg;
-	if (heard_count == 4096)
-		return;
-	heard[heard_count].inode = inode;
-	snprintf(heard[heard_count++].name, 64, "%.*s", STR_ARG(name));
+	pthread_mutex_lock(&hearing);
+	if (heard_count < 4096) {
+		heard[heard_count].inode = inode;
+		snprintf(heard[heard_count++].name, 64, "%.*s", STR_ARG(name));
+	}
+	pthread_mutex_unlock(&hearing);
 }
 
 static bool was_heard(uint64_t inode, const char *name)
@@ -428,6 +433,85 @@ static void walk(uint64_t seed, unsigned steps)
 	stop();
 }
 
+/* ---- many at once: for the thread sanitizer, and for what must hold whoever comes first ---- */
+
+enum { ROUNDS = 60 };
+
+static int count_entry(void *arg, struct str name, const struct attr *a, uint64_t next)
+{
+	(void)name, (void)a, (void)next;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+/* Each file is of one fill at any time it was judged; while it is written it may be of two. */
+static void *reads(void *arg)
+{
+	unsigned char got[HEADER + BYTES];
+	unsigned *bad = arg;
+
+	for (unsigned n = 0; n < ROUNDS * 4; n++) {
+		struct handle *h = open_at(raw, n % 2 ? "t1" : "t2", O_RDONLY);
+		unsigned count = 0;
+		char *value;
+		size_t len;
+
+		if (!h || handle_size(h) != BYTES || handle_read(h, 0, got, sizeof(got), NULL) != BYTES ||
+			got[0] != got[1])
+			++*bad;
+		if (h && handle_peek(h, 0, BYTES))
+			handle_unpeek(h);
+		handle_release(h);
+		workspace_list(w, tensors, 0, true, count_entry, &count);
+		*bad += count < 4;
+		if (workspace_xattr(w, at(tensors, "t3.npy"), "user.wiamodel.name", &value, &len, NULL) == 0)
+			free(value);
+	}
+	return NULL;
+}
+
+static void *writes(void *arg)
+{
+	unsigned char a[HEADER + BYTES];
+	unsigned *bad = arg;
+
+	for (unsigned n = 0; n < ROUNDS; n++) {
+		npy(a, "<f4", (unsigned char)(n % 100));
+		*bad += put(tensors, "t1.npy", a, sizeof(a)) != 0;
+		put(tensors, "t2.npy", a, 17);
+		*bad += put(TREE_ROOT, "scratch", a, sizeof(a)) != 0;
+		*bad += workspace_rename(w, TREE_ROOT, STR("scratch"), tensors, STR("t3.npy"), 0, NULL) != 0;
+	}
+	return NULL;
+}
+
+static void *saves(void *arg)
+{
+	unsigned *bad = arg;
+
+	for (unsigned n = 0; n < ROUNDS / 4; n++)
+		*bad += (n % 5 ? workspace_commit(w, NULL) : workspace_discard(w, NULL)) != 0;
+	return NULL;
+}
+
+static void together(void)
+{
+	void *(*const jobs[])(void *) = {reads, reads, writes, saves};
+	pthread_t threads[4];
+	unsigned bad[4] = {0};
+
+	write_model(4);
+	CHECK(start(false) == 0);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&threads[i], NULL, jobs[i], &bad[i]) == 0);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK(bad[i] == 0);
+	}
+	CHECK(workspace_discard(w, NULL) == 0);
+	stop();
+}
+
 int main(void)
 {
 	const char *seed = getenv("SEED"), *steps = getenv("STEPS");
@@ -443,6 +527,7 @@ int main(void)
 	stop();
 	second();
 	walk(seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL), steps ? (unsigned)atoi(steps) : 600);
+	together();
 	unlink(model_path);
 	CHECK(rmdir(dir_name) == 0); /* nothing is left beside the model */
 	return unit_done("workspace");
