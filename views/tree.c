@@ -153,12 +153,21 @@ static int fill_link(const struct tree *t, const struct inode *n, uint64_t inode
 	return 0;
 }
 
+/*
+ * Beside what -o views= leaves out: .wiamodel, and an op's links. diff -r and their like follow links, and those of
+ * a graph lead round in circles, by as many ways as there are paths in it.
+ */
+static bool is_listed(const struct tree *t, const struct inode *n)
+{
+	if (n->class == CLASS_STATIC)
+		return t->statics[n->sub - 1].listed;
+	return n->class != CLASS_OP || (n->sub != OP_INPUTS && n->sub != OP_OUTPUTS);
+}
+
 static int fill_dir(const struct tree *t, const struct inode *n, uint64_t inode, bool with_size,
 	struct entry *out)
 {
-	*out = (struct entry){.inode = inode, .kind = ENTRY_DIR, .links = 2, .listed = true};
-	if (n->class == CLASS_STATIC)
-		out->listed = t->statics[n->sub - 1].listed;
+	*out = (struct entry){.inode = inode, .kind = ENTRY_DIR, .links = 2, .listed = is_listed(t, n)};
 	if (with_size)
 		out->links = 2 + subdirs_of(t, n, inode);
 	return 0;
@@ -373,7 +382,7 @@ static uint32_t subdirs_of(const struct tree *t, const struct inode *n, uint64_t
 		if (!child_at(t, n, k, buf, &name, &child))
 			continue;
 		c = inode_unpack(child);
-		count += is_dir_inode(t, &c) && !(name.len && name.ptr[0] == '.' && n->class == CLASS_STATIC);
+		count += is_dir_inode(t, &c) && is_listed(t, &c);
 	}
 	return count;
 }
@@ -397,7 +406,7 @@ int tree_list(const struct tree *t, uint64_t dir, uint64_t from, bool with_size,
 			continue;
 		struct inode c = inode_unpack(inode);
 
-		if (c.class == CLASS_STATIC && !t->statics[c.sub - 1].listed)
+		if (!is_listed(t, &c))
 			continue;
 		if (tree_fill_entry(t, inode, with_size, &entry) < 0)
 			continue;

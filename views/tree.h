@@ -19,9 +19,9 @@ struct entry {
 	uint64_t inode;
 	enum entry_kind kind;
 	uint64_t size;   /* files: exact; links: target length; directories: 0 */
-	uint32_t links;  /* st_nlink: 2 + subdirectories for a directory */
+	uint32_t links;  /* st_nlink: 2 + listed subdirectories for a directory */
 	bool writable;   /* its view has accept() and the format can */
-	bool listed;     /* false for .wiamodel */
+	bool listed;     /* false for .wiamodel and an op's inputs/ and outputs/ */
 };
 
 struct tree_options {
