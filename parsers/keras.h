@@ -26,7 +26,10 @@ struct keras {
 	struct value *config;  /* {"class_name", "config"} of the model or NULL */
 	uint32_t *by_path;     /* open addressing: index in file.objects + 1 */
 	uint32_t by_path_mask;
-	void *container;       /* the driver's own */
+	uint64_t steps; /* spent on finding layers in the configuration */
+	struct value *implied; /* keys of metadata "model" that the file implies */
+	struct value *implied_preprocessing;
+	void *container; /* the driver's own */
 };
 
 /* tensor.priv is its const struct hdf5_object * */
@@ -39,12 +42,16 @@ uint32_t keras_find(const struct keras *k, struct str path);
 bool keras_names(const struct keras *k, const struct hdf5_object *o, const char *name, struct str **out, size_t *count);
 
 /* The name of the variable in a dataset of KERAS_VARS; the path when no layer explains it. */
-struct str keras_variable_name(const struct keras *k, struct str path);
+struct str keras_variable_name(struct keras *k, struct str path);
 /* "Conv2DTranspose" -> "conv2d_transpose" in out; the length. */
 size_t keras_snake_case(struct str class_name, char *out, size_t room);
 /* The layers of a model's configuration or NULL. */
 const struct value *keras_layers(const struct value *model);
 
+/* A key of metadata "model" that the file implies; a property wiamodel.KEY says it better. */
+int keras_imply(struct keras *k, const char *key, struct value *v, struct error *e);
+/* framework, its version, the model's name from k->config */
+int keras_imply_all(struct keras *k, struct str version, struct error *e);
 /* JSON as Python writes it; NaN and Infinity become strings. NULL with a warning when it is none. */
 struct value *keras_json(struct model *m, struct str text, const char *what);
 /* ops, graphs, ports; preprocessing. From k->config. */

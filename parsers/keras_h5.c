@@ -62,22 +62,25 @@ static struct str root_text(const struct keras *k, const char *name)
 static int read_model_keys(struct keras *k, struct error *e)
 {
 	struct str version = root_text(k, "keras_version"), config = root_text(k, "model_config");
-	struct arena *a = k->m->arena;
-	const struct value *name;
-	int r = 0;
 
 	if (config.len)
 		k->config = keras_json(k->m, config, "model_config");
 	if (k->layout == KERAS_NONE && !config.len)
 		return 0;
-	k->m->meta.model = value_map(a);
-	name = value_get(value_get(k->config, "config"), "name");
-	if (name && name->kind == VALUE_STRING)
-		r = value_set(a, k->m->meta.model, STR("name"), (struct value *)(uintptr_t)name);
-	r |= value_set(a, k->m->meta.model, STR("framework"), value_cstr(a, "Keras"));
-	if (version.len)
-		r |= value_set(a, k->m->meta.model, STR("framework_version"), value_str(a, version));
-	return r < 0 ? no_memory(e) : 0;
+	return keras_imply_all(k, version, e);
+}
+
+/* What compile() was told, as the configuration has it. */
+static int read_training(struct keras *k, struct error *e)
+{
+	struct str text = root_text(k, "training_config");
+	struct value *v = text.len ? keras_json(k->m, text, "training_config") : NULL;
+	struct arena *a = k->m->arena;
+
+	if (!v)
+		return 0;
+	k->m->format_info = value_map(a);
+	return value_set(a, k->m->format_info, STR("compile_config"), v) < 0 ? no_memory(e) : 0;
 }
 
 static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
@@ -96,13 +99,14 @@ static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
 	if (!r)
 		r = read_model_keys(k, e);
 	if (!r)
+		r = read_training(k, e);
+	if (!r)
 		r = keras_add_graph(k, e);
 	m->format_version = str_from(layouts[k->layout]);
 	return r;
 }
 
 static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", NULL};
-static const char *const model_keys[] = {"name", "framework", "framework_version", NULL};
 
 const struct format format_keras_h5 = {
 	.name = "keras-h5",
@@ -110,6 +114,5 @@ const struct format format_keras_h5 = {
 	.extensions = extensions,
 	.probe = keras_h5_probe,
 	.parse = keras_h5_parse,
-	.model_keys = model_keys,
 	.keeps_properties = true,
 };

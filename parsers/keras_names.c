@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #define DEPTH 64
+/* looking for layers by class or name is linear; a file with absurdly many of both keeps its paths from here on */
+#define STEPS_MAX 50000000u
 
 static const struct {
 	const char *class_name; /* a trailing * matches any rest */
@@ -98,13 +100,13 @@ static struct str string_of(const struct value *v, const char *key)
 	return s && s->kind == VALUE_STRING ? s->str : STR("");
 }
 
-static const struct value *find_layer(const struct value *layers, struct str component)
+static const struct value *find_layer(struct keras *k, const struct value *layers, struct str component)
 {
 	size_t number, seen = 0;
 	struct str want = without_number(component, &number);
 	char snake[128];
 
-	for (size_t i = 0; layers && i < layers->list.count; i++) {
+	for (size_t i = 0; layers && i < layers->list.count && k->steps < STEPS_MAX; i++, k->steps++) {
 		const struct value *layer = layers->list.items[i];
 		size_t n = keras_snake_case(string_of(layer, "class_name"), snake, sizeof(snake));
 
@@ -114,9 +116,9 @@ static const struct value *find_layer(const struct value *layers, struct str com
 	return NULL;
 }
 
-static const struct value *layer_named(const struct value *layers, struct str name)
+static const struct value *layer_named(struct keras *k, const struct value *layers, struct str name)
 {
-	for (size_t i = 0; layers && i < layers->list.count; i++)
+	for (size_t i = 0; layers && i < layers->list.count && k->steps < STEPS_MAX; i++, k->steps++)
 		if (str_eq(string_of(value_get(layers->list.items[i], "config"), "name"), name))
 			return layers->list.items[i];
 	return NULL;
@@ -257,7 +259,7 @@ static bool append(const struct keras *k, struct str *name, struct str part)
 	return name->ptr != NULL;
 }
 
-struct str keras_variable_name(const struct keras *k, struct str path)
+struct str keras_variable_name(struct keras *k, struct str path)
 {
 	const struct value *layers = keras_layers(k->config), *layer = NULL;
 	struct str name = root_scope(k);
@@ -274,7 +276,7 @@ struct str keras_variable_name(const struct keras *k, struct str path)
 			continue;
 		own = name_attribute(k, group);
 		if (i && is_container(p.part[i - 1])) {
-			layer = own.len ? layer_named(layers, own) : find_layer(layers, p.part[i]);
+			layer = own.len ? layer_named(k, layers, own) : find_layer(k, layers, p.part[i]);
 			layers = keras_layers(layer);
 			if (!own.len)
 				own = string_of(value_get(layer, "config"), "name");

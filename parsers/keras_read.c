@@ -67,7 +67,9 @@ bool keras_names(const struct keras *k, const struct hdf5_object *o, const char 
 	size_t n = 0, total = 0, at = 0;
 
 	parts[0] = hdf5_attr(o, name);
-	for (n = parts[0] != NULL; n < 1000 && !hdf5_attr(o, name); n++) {
+	if (parts[0])
+		n = 1;
+	for (bool whole = n == 1; !whole && n < 1000; n++) {
 		struct str part = arena_printf(k->m->arena, "%s%zu", name, n);
 
 		parts[n] = part.ptr ? hdf5_attr(o, part.ptr) : NULL;
@@ -417,6 +419,36 @@ int keras_read(struct keras *k, struct model *m, const struct extent *content, s
 }
 
 /* ---- configuration ---- */
+
+int keras_imply(struct keras *k, const char *key, struct value *v, struct error *e)
+{
+	struct arena *a = k->m->arena;
+	struct str property = arena_printf(a, "wiamodel.%s", key);
+
+	if (!property.ptr)
+		return no_memory(e);
+	if (!k->implied)
+		k->implied = value_map(a);
+	if (value_set(a, k->implied, str_from(key), v) < 0)
+		return no_memory(e);
+	if (value_get(k->m->meta.properties, property.ptr))
+		return 0;
+	if (!k->m->meta.model)
+		k->m->meta.model = value_map(a);
+	return value_set(a, k->m->meta.model, str_from(key), v) < 0 ? no_memory(e) : 0;
+}
+
+int keras_imply_all(struct keras *k, struct str version, struct error *e)
+{
+	struct value *name = value_get(value_get(k->config, "config"), "name");
+	int r = keras_imply(k, "framework", value_cstr(k->m->arena, "Keras"), e);
+
+	if (!r && name && name->kind == VALUE_STRING)
+		r = keras_imply(k, "name", name, e);
+	if (!r && version.len)
+		r = keras_imply(k, "framework_version", value_str(k->m->arena, version), e);
+	return r;
+}
 
 /* NaN, Infinity and -Infinity outside of strings get quotes. */
 static size_t quote_words(struct str in, char *out)

@@ -5,6 +5,7 @@ good-k2-*, good-k3* come from tf_keras 2.21.0 and Keras 3.15.1.
 """
 import os
 import struct
+import zipfile
 import zlib
 
 import h5py
@@ -149,7 +150,27 @@ def hostile():
     open(path("bad-symbol.h5"), "wb").write(names)
 
 
+def archives():
+    with zipfile.ZipFile(path("good-k3-model.keras")) as z:
+        members = {n: z.read(n) for n in z.namelist()}
+
+    def write(name, change, method=zipfile.ZIP_STORED):
+        with zipfile.ZipFile(path(name), "w", method) as z:
+            for n, data in {**members, **change}.items():
+                if data is not None:
+                    z.writestr(zipfile.ZipInfo(n, (2026, 1, 2, 3, 4, 6)), data, method)
+
+    write("good-deflated.keras", {"assets/vocabulary.txt": b"one\ntwo\n"}, zipfile.ZIP_DEFLATED)
+    write("good-config-broken.keras", {"config.json": b"{", "metadata.json": b"[]"})
+    write("bad-weights.keras", {"model.weights.h5": b"no"})
+    write("bad-no-weights.keras", {"model.weights.h5": None})
+    write("good-no-config.keras", {"config.json": None})
+    data = open(path("good-k3-model.keras"), "rb").read()
+    open(path("bad-truncated.keras"), "wb").write(data[:-200])
+
+
 storage()
+archives()
 types()
 split_names()
 hostile()

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keras 3's .keras (tf_keras since 2.12 too): a zip archive
+ *
+ *	metadata.json      {"keras_version", "date_saved"}; nobody reads it, further keys are our properties
+ *	config.json        {"module", "class_name", "config", "registered_name", "build_config", "compile_config"}
+ *	model.weights.h5   keras_read.c; stored members are served from the archive as they lie
+ *	assets/...
+ *
+ * Checked against Keras 3.15.1 and tf_keras 2.21.0.
+ */
+#include "parsers/container/json.h"
+#include "parsers/container/zip.h"
+#include "parsers/core/limits.h"
+#include "parsers/core/metadata.h"
+#include "parsers/format.h"
+#include "parsers/keras.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define WEIGHTS "model.weights.h5"
+#define CONFIG "config.json"
+#define METADATA "metadata.json"
+
+/* keras.container */
+struct archive {
+	struct zip zip;
+	const struct zip_member *weights, *config, *metadata;
+};
+
+static int no_memory(struct error *e)
+{
+	return error_set(e, ENOMEM, "out of memory for the model");
+}
+
+/* Of members with one name the last counts. */
+static const struct zip_member *member(const struct zip *z, const char *name)
+{
+	for (size_t i = z->count; i-- > 0;)
+		if (str_is(z->members[i].name, name))
+			return &z->members[i];
+	return NULL;
+}
+
+static int keras_zip_probe(const struct input *in, struct error *e)
+{
+	struct arena *a;
+	struct zip z;
+	char head[4];
+	int bits = 0;
+
+	(void)e;
+	if (!in->src || source_size(in->src) < 22 || source_read(in->src, 0, head, 4, NULL) < 0 ||
+		memcmp(head, "PK\3\4", 4) != 0 || !zip_is(in->src))
+		return 0;
+	a = arena_new(LIMIT_MODEL_MEMORY);
+	if (a && zip_read(in->src, a, &z, NULL) == 0 && member(&z, CONFIG) && member(&z, WEIGHTS))
+		bits = 64;
+	else if (str_ends(in->base, STR(".keras")))
+		bits = 17; /* damaged, but meant to be one */
+	arena_free(a);
+	return bits;
+}
+
+/* ---- reading ---- */
+
+static int read_text(struct keras *k, const struct archive *z, const struct zip_member *m, struct str *out, struct error *e)
+{
+	struct extent content;
+	char *text;
+	int r;
+
+	*out = STR("");
+	if (!m)
+		return 0;
+	if (m->size > LIMIT_METADATA)
+		return error_set(e, EIO, "member '%.*s' has %llu bytes, at most %u are expected", STR_ARG(m->name),
+			(unsigned long long)m->size, LIMIT_METADATA);
+	r = zip_content(&z->zip, m, &content, e);
+	if (r < 0)
+		return r;
+	text = arena_alloc(k->m->arena, (size_t)content.size + 1);
+	r = text ? extent_read(&content, 0, text, (size_t)content.size, e) : no_memory(e);
+	*out = (struct str){text, (size_t)content.size};
+	extent_unref(&content);
+	return r;
+}
+
+static int read_config(struct keras *k, const struct archive *z, struct error *e)
+{
+	static const char *const shown[] = {"build_config", "compile_config"};
+	struct arena *a = k->m->arena;
+	struct str text;
+	int r = read_text(k, z, z->config, &text, e);
+
+	if (r < 0 || !z->config)
+		return r;
+	k->config = keras_json(k->m, text, CONFIG);
+	for (size_t i = 0; i < 2; i++) {
+		struct value *v = value_get(k->config, shown[i]);
+
+		if (!v || v->kind == VALUE_NULL)
+			continue;
+		if (!k->m->format_info)
+			k->m->format_info = value_map(a);
+		if (value_set(a, k->m->format_info, str_from(shown[i]), v) < 0)
+			return no_memory(e);
+	}
+	return 0;
+}
+
+static struct str text_of(const struct value *v, const char *key)
+{
+	const struct value *s = value_get(v, key);
+
+	return s && s->kind == VALUE_STRING ? s->str : STR("");
+}
+
+/* "2026-11-30@12:00:01" */
+static int imply_date(struct keras *k, struct str saved, struct error *e)
+{
+	struct str date = arena_str(k->m->arena, saved.ptr, saved.len);
+	char *at = date.ptr ? memchr(date.ptr, '@', date.len) : NULL;
+	struct value *v;
+
+	if (!at)
+		return 0;
+	*at = 'T';
+	v = value_str(k->m->arena, date);
+	return v && metadata_key(STR("created_at"))->check(v, NULL) == 0 ? keras_imply(k, "created_at", v, e) : 0;
+}
+
+static int read_metadata(struct keras *k, const struct archive *z, struct error *e)
+{
+	struct value *v;
+	struct str text;
+	int r = read_text(k, z, z->metadata, &text, e);
+
+	if (r < 0)
+		return r;
+	v = z->metadata ? keras_json(k->m, text, METADATA) : NULL;
+	if (v && v->kind == VALUE_MAP)
+		k->m->meta.properties = v;
+	r = keras_imply_all(k, text_of(v, "keras_version"), e);
+	return r < 0 ? r : imply_date(k, text_of(v, "date_saved"), e);
+}
+
+static void hand_over(struct extent *x)
+{
+	if (x->kind == EXTENT_SOURCE)
+		source_unref(x->src); /* model_finish counts them */
+}
+
+static int add_files(struct keras *k, const struct archive *z, struct error *e)
+{
+	for (size_t i = 0; i < z->zip.count; i++) {
+		const struct zip_member *m = &z->zip.members[i];
+		struct error why = {0};
+		struct extent content;
+		struct member_file *f;
+		int r;
+
+		if (m == z->weights || (str_ends(m->name, STR("/")) && !m->size))
+			continue;
+		r = zip_content(&z->zip, m, &content, &why);
+		if (r == -ENOMEM)
+			return no_memory(e);
+		if (r < 0) {
+			model_warn(k->m, "member '%.*s' is not shown: %s", STR_ARG(m->name), why.text);
+			continue;
+		}
+		f = model_add_file(k->m, e);
+		if (!f) {
+			extent_unref(&content);
+			return -ENOMEM;
+		}
+		f->path = m->name;
+		f->data = content;
+		hand_over(&f->data);
+	}
+	return 0;
+}
+
+static int read_weights(struct keras *k, struct source *src, const struct archive *z, struct error *e)
+{
+	struct extent content;
+	int r;
+
+	if (!z->weights)
+		return error_set(e, EIO, "the archive has no " WEIGHTS);
+	r = zip_content(&z->zip, z->weights, &content, e);
+	if (r < 0)
+		return r;
+	r = keras_read(k, k->m, &content, src, e);
+	extent_unref(&content);
+	if (r < 0)
+		error_prefix(e, WEIGHTS);
+	return r;
+}
+
+static int keras_zip_parse(struct input *in, struct model *m, struct error *e)
+{
+	struct keras *k = arena_alloc(m->arena, sizeof(*k));
+	struct archive *z = arena_alloc(m->arena, sizeof(*z));
+	int r = k && z ? model_add_source(m, in->src, e) : no_memory(e);
+
+	if (r < 0)
+		return r;
+	m->priv = k;
+	k->m = m;
+	k->container = z;
+	r = zip_read(in->src, m->arena, &z->zip, e);
+	if (r < 0)
+		return r;
+	z->weights = member(&z->zip, WEIGHTS);
+	z->config = member(&z->zip, CONFIG);
+	z->metadata = member(&z->zip, METADATA);
+	r = read_config(k, z, e);
+	if (!r)
+		r = read_weights(k, in->src, z, e);
+	if (!r)
+		r = read_metadata(k, z, e);
+	if (!r)
+		r = add_files(k, z, e);
+	return r < 0 ? r : keras_add_graph(k, e);
+}
+
+static int keras_zip_check(const struct model *m, void (*found)(void *arg, const char *text), void *arg, struct error *e)
+{
+	const struct keras *k = (m->base ? m->base : m)->priv;
+	const struct archive *z = k->container;
+
+	(void)e;
+	for (size_t i = 0; i < z->zip.count; i++) {
+		struct error why = {0};
+
+		if (zip_check(&z->zip, &z->zip.members[i], &why) < 0) {
+			struct str line = arena_printf(m->arena, "member '%.*s': %s", STR_ARG(z->zip.members[i].name),
+				why.text);
+
+			found(arg, line.ptr ? line.ptr : why.text);
+		}
+	}
+	return 0;
+}
+
+static const char *const extensions[] = {".keras", NULL};
+
+const struct format format_keras_zip = {
+	.name = "keras",
+	.title = "Keras",
+	.extensions = extensions,
+	.probe = keras_zip_probe,
+	.parse = keras_zip_parse,
+	.check = keras_zip_check,
+	.keeps_properties = true,
+};
