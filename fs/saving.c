@@ -1,33 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /* Saving the edited model, dropping the edits, and making the journal durable. */
-#include "fs/output.h"
+#include "fs/commit.h"
 #include "fs/workspace_private.h"
 
 #include <errno.h>
 
-/* ---- until fs/commit.h ---- */
+/* ---- the files ---- */
 
-static int save_files(struct workspace *w, const struct model *m, struct error *e)
+/* If all ends right after this, the next mount knows that the journal's edits are in the model. */
+static int note_saved(void *arg, struct model *saved, struct error *e)
 {
-	struct plan p = {.root_name = w->base, .in_place = true};
-	int r = model_plan(m, m->format, &p, e);
+	struct workspace *w = arg;
+	struct journal_identity identity;
+	struct record record = {0};
+	int r = workspace_identify(saved, &identity, e);
 
-	for (size_t i = 0; r == 0 && i < p.count; i++) {
-		struct output_file f = {0};
-		const char *name = p.files[i].name[0] ? p.files[i].name : w->base;
-
-		if (p.files[i].unchanged)
-			continue;
-		r = output_open(&f, w->dir_fd, name, w->st.st_mode & 07777, e);
-		if (r == 0)
-			r = output_map(f.fd, &p.files[i].map, NULL, e);
-		if (r == 0)
-			r = output_finish(&f, OUTPUT_REPLACE | OUTPUT_SYNC, e);
-		else
-			output_abandon(&f);
-	}
-	plan_release(&p);
+	if (r < 0)
+		return r;
+	record_begin(&record, RECORD_SAVED);
+	record_add(&record, RECORD_IDENTITY, &identity, sizeof(identity));
+	pthread_mutex_lock(&w->journal_lock);
+	r = record.failed ? error_set(e, ENOMEM, "out of memory for the journal")
+			  : journal_append(w->journal, record.bytes, record.len, e);
+	if (r == 0)
+		r = journal_sync(w->journal, e);
+	pthread_mutex_unlock(&w->journal_lock);
+	record_release(&record);
 	return r;
+}
+
+static int save_files(struct workspace *w, struct model *m, struct error *e)
+{
+	const struct format *f = w->o.to ? format_by_name(w->o.to) : m->format;
+	struct commit c = {.dir = w->dir, .base = w->base, .format = f, .in_place = !w->o.out,
+		.force = w->o.force, .verify = w->o.verify, .lossy = w->o.lossy,
+		.real = w->o.tree.view.npy_real, .about_to = w->o.out ? NULL : note_saved, .arg = w};
+
+	if (!f)
+		return error_set(e, EINVAL, "there is no format '%s'", w->o.to);
+	return commit_model(m, &c, e);
 }
 
 /* ---- what follows ---- */
@@ -82,6 +93,16 @@ static int drop_edits(struct workspace *w, const struct tree *present, struct er
 	return t ? begin_anew(w, t, false, e) : e && e->code ? -e->code : -ENOMEM;
 }
 
+/* With out= the edits stay edits of a model that is never touched. */
+static void mark_written(struct workspace *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->written = true;
+	w->written_revision = w->revision;
+	pthread_mutex_unlock(&w->lock);
+	workspace_notify_status(w);
+}
+
 int workspace_commit(struct workspace *w, struct error *e)
 {
 	struct tree *t;
@@ -91,7 +112,12 @@ int workspace_commit(struct workspace *w, struct error *e)
 		return 0;
 	pthread_mutex_lock(&w->edit);
 	t = workspace_tree(w);
-	if (!model_is_clean(tree_model(t))) {
+	if (w->o.out) {
+		if (!w->written || w->written_revision != w->revision)
+			r = save_files(w, tree_model(t), e);
+		if (r == 0)
+			mark_written(w);
+	} else if (!model_is_clean(tree_model(t))) {
 		r = save_files(w, tree_model(t), e);
 		if (r == 0)
 			r = take_over(w, tree_model(t), e);

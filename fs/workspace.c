@@ -85,6 +85,22 @@ static bool is_writable(const struct workspace *w, const struct model *m)
 	return w->o.out || (m->format->plan && faccessat(w->dir_fd, w->base, W_OK, AT_EACCESS) == 0);
 }
 
+/* to= and out= as far as they can be judged now. */
+static int check_target(const struct workspace *w, const struct model *m, struct error *e)
+{
+	const struct format *f = w->o.to ? format_by_name(w->o.to) : m->format;
+
+	if (!w->o.out)
+		return 0;
+	if (!f)
+		return error_set(e, EINVAL, "there is no format '%s'", w->o.to);
+	if (!f->plan || (f != m->format && !(f->can & CAN_CREATE)))
+		return error_set(e, EOPNOTSUPP, "%s cannot be written from %s", f->title, m->format->title);
+	if (!w->o.force && !w->o.recover && faccessat(w->dir_fd, w->base, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return error_set(e, EEXIST, "out: '%s' exists already (-o force replaces it)", w->o.out);
+	return 0;
+}
+
 /* The version of a model of several files: that of the first, and what stat says of the others. */
 int workspace_identify(const struct model *m, struct journal_identity *out, struct error *e)
 {
@@ -165,6 +181,8 @@ int workspace_open(const char *path, const struct workspace_options *o, struct w
 		*note = NULL;
 	if (r == 0)
 		r = find_place(w, o->out ? o->out : path, e);
+	if (r == 0)
+		r = check_target(w, m, e);
 	if (r == 0) {
 		w->read_only = !is_writable(w, m);
 		w->tree = workspace_new_tree(w, m, NULL, e);
@@ -188,7 +206,7 @@ void workspace_close(struct workspace *w)
 
 	if (!w)
 		return;
-	keep = w->journal && journal_count(w->journal) > 0;
+	keep = w->journal && journal_count(w->journal) > 0 && (!w->o.out || workspace_is_dirty(w));
 	scratch_release(w);
 	w->keep_staging |= keep;
 	edits_forget_recorded(w);
@@ -647,10 +665,12 @@ void inner_report(struct workspace *w, uint64_t inode, const struct error *e)
 
 bool workspace_is_dirty(struct workspace *w)
 {
-	struct tree *t = workspace_tree(w);
-	bool dirty = !model_is_clean(tree_model(t));
+	bool dirty;
 
-	tree_unref(t);
+	pthread_mutex_lock(&w->lock);
+	dirty = !model_is_clean(tree_model(w->tree)) &&
+		!(w->o.out && w->written && w->written_revision == w->revision);
+	pthread_mutex_unlock(&w->lock);
 	return dirty;
 }
 
@@ -713,7 +733,7 @@ static void status_json(void *arg, struct json *j)
 	json_key(j, STR("read_only"));
 	json_bool(j, w->read_only);
 	json_key(j, STR("dirty"));
-	json_bool(j, !model_is_clean(m));
+	json_bool(j, workspace_is_dirty(w));
 	staged_json(m, j);
 	removed_json(m, j);
 	error_json(w, j);

@@ -68,6 +68,8 @@ struct workspace {
 	pthread_mutex_t edit;
 	uint64_t revision; /* edits since the model was opened or saved, as the journal has them */
 	struct journal_identity identity; /* of the model then */
+	bool written; /* out=: the file is there, with all edits up to this: */
+	uint64_t written_revision;
 	struct staging **recorded; /* what they name */
 	size_t recorded_count, recorded_cap;
 
