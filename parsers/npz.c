@@ -574,6 +574,7 @@ static int npz_plan(const struct model *m, struct plan *p, struct error *e)
 	if (zip_begin(&w.zip, map) < 0)
 		return no_memory(e);
 	if (p->in_place) {
+		w.zip.comment = ((const struct npz *)m->base->priv)->zip.comment;
 		r = plan_in_place(&w, e);
 	} else {
 		r = tell_losses(&w, e);

@@ -86,6 +86,9 @@ static int read_header(struct model *m, struct source *src, struct value **out, 
 	if (!cursor_failed(&c) && n > LIMIT_SAFETENSORS_HEADER)
 		cursor_fail(&c, EIO, "header of %" PRIu64 " bytes, at most %u are allowed", n,
 			LIMIT_SAFETENSORS_HEADER);
+	if (n > cursor_left(&c))
+		cursor_fail(&c, EIO, "header of %" PRIu64 " bytes, %" PRIu64 " are left: the file is cut off", n,
+			cursor_left(&c));
 	text = cursor_str(&c, m->arena, n);
 	r = cursor_failed(&c);
 	cursor_release(&c);

@@ -2,7 +2,7 @@
 /*
  * .wiamodel/SHA256SUMS: of every file under raw/, as `sha256sum -c` reads it from the mount's root. The size is
  * known without reading a tensor, since every line's length is; a sum is computed when its line is
- * first read. Damaged tensors have no sum and no line.
+ * first read. A tensor that turns out to be unreadable then has a comment, which sha256sum skips, of the same length.
  */
 #include "views/text.h"
 #include "views/tree.h"
@@ -13,18 +13,19 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 extern const struct view view_raw;
 
 #define HEX_LEN (2 * SHA256_BYTES)
+#define UNREADABLE "# cannot be read"
 
 struct sums {
 	struct codec base;
 	const struct view_context *cx;
 	pthread_mutex_t lock; /* guards line, line_index */
 	uint32_t count;
-	uint32_t *tensors; /* line -> tensor index */
 	uint64_t *ends;    /* offset behind each line */
 	char *line;        /* the line computed last, so that a reader in small steps computes it once */
 	uint32_t line_index;
@@ -48,22 +49,41 @@ static bool has_backslash(const struct text *t)
 	return memchr(t->ptr, '\\', t->len) != NULL;
 }
 
-static int sums_compute(struct sums *c, uint32_t line, char **out, struct error *e)
+/* The sum in hexadecimal, or what stands in its place. */
+static int sums_tensor(struct sums *c, uint32_t tensor, char hex[HEX_LEN + 1], bool *readable, struct error *e)
 {
-	struct subject s = {SUBJECT_TENSOR, c->tensors[line]};
+	const struct subject s = {SUBJECT_TENSOR, tensor};
 	struct extmap map = {0};
-	struct text path = {0}, t = {0};
+	struct error why = {0};
 	uint8_t sum[SHA256_BYTES];
-	char hex[HEX_LEN + 1];
-	int r = view_raw.render(c->cx, &s, &map, e);
+	int r = view_raw.render(c->cx, &s, &map, &why);
 
 	if (!r)
-		r = sha256_map(&map, sum, e);
-	if (!r && sums_path(c->cx, s.index, &path) < 0)
+		r = sha256_map(&map, sum, &why);
+	extmap_release(&map);
+	*readable = !r;
+	if (!r)
+		sha256_hex(sum, hex);
+	else if (r == -EIO) /* reading raw/ says why, and so does status.json where it was known before */
+		snprintf(hex, HEX_LEN + 1, "%-*s", HEX_LEN, UNREADABLE);
+	else
+		return error_set(e, -r, "%s", why.text);
+	return 0;
+}
+
+static int sums_compute(struct sums *c, uint32_t line, char **out, struct error *e)
+{
+	struct text path = {0}, t = {0};
+	char hex[HEX_LEN + 1];
+	bool readable;
+	int r = sums_tensor(c, line, hex, &readable, e);
+
+	if (!r && sums_path(c->cx, line, &path) < 0)
 		r = error_set(e, ENOMEM, "out of memory for checksums");
 	if (!r) {
-		sha256_hex(sum, hex);
-		text_printf(&t, "%s%s  ", has_backslash(&path) ? "\\" : "", hex);
+		const char *mark = !has_backslash(&path) ? "" : readable ? "\\" : "#";
+
+		text_printf(&t, "%s%s  ", mark, hex);
 		text_bytes(&t, path.ptr, path.len);
 		text_bytes(&t, "\n", 1);
 		if (t.failed)
@@ -75,7 +95,6 @@ static int sums_compute(struct sums *c, uint32_t line, char **out, struct error 
 	}
 	text_release(&t);
 	text_release(&path);
-	extmap_release(&map);
 	return r;
 }
 
@@ -97,7 +116,7 @@ static uint32_t sums_find(const struct sums *c, uint64_t offset)
 
 static int sums_line(struct sums *c, uint32_t line, struct error *e)
 {
-	char *text;
+	char *text = NULL;
 	int r;
 
 	if (c->line && c->line_index == line)
@@ -142,7 +161,6 @@ static void sums_free(struct codec *base)
 	struct sums *c = (struct sums *)base;
 
 	pthread_mutex_destroy(&c->lock);
-	free(c->tensors);
 	free(c->ends);
 	free(c->line);
 	free(c);
@@ -155,22 +173,18 @@ static int sums_layout(const struct view_context *cx, struct sums *c)
 	const struct model *m = cx->model;
 	uint64_t size = 0;
 
-	c->tensors = calloc(m->tensor_count ? m->tensor_count : 1, sizeof(*c->tensors));
 	c->ends = calloc(m->tensor_count ? m->tensor_count : 1, sizeof(*c->ends));
-	if (!c->tensors || !c->ends)
+	if (!c->ends)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < m->tensor_count; i++) {
 		struct text path = {0};
 
-		if (m->tensors[i].problem.len)
-			continue;
 		if (sums_path(cx, i, &path) < 0) {
 			text_release(&path);
 			return -ENOMEM;
 		}
 		size += HEX_LEN + 2 + path.len + 1 + has_backslash(&path);
 		text_release(&path);
-		c->tensors[c->count] = i;
 		c->ends[c->count++] = size;
 	}
 	c->base.size = size;

@@ -226,7 +226,12 @@ int tensor_raw_size(const struct tensor *t, uint64_t *size)
 
 int tensor_unreadable(const struct tensor *t, uint64_t size, struct extmap *out, struct error *e)
 {
-	struct codec *c = codec_fail(size, EIO, t->problem);
+	struct codec *c;
+
+	/* without bytes no read could fail, so opening does */
+	if (!size)
+		return error_set(e, EIO, "tensor '%.*s' is damaged: %.*s", STR_ARG(t->name), STR_ARG(t->problem));
+	c = codec_fail(size, EIO, t->problem);
 	struct extent x;
 
 	if (!c)

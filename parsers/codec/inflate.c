@@ -21,7 +21,7 @@
 struct state {
 	z_stream z;
 	uint64_t in, out; /* consumed, produced */
-	bool open;
+	bool open, ended;
 };
 
 struct decoder {
@@ -143,6 +143,7 @@ static int restart(struct inflate_codec *c, uint64_t offset, struct error *e)
 	memset(&d->now.z, 0, sizeof(d->now.z));
 	d->now.in = best ? best->in : 0;
 	d->now.out = best ? best->out : 0;
+	d->now.ended = best && best->ended;
 	if ((best ? inflateCopy(&d->now.z, (z_stream *)(uintptr_t)&best->z)
 		  : inflateInit2(&d->now.z, -MAX_WBITS)) != Z_OK)
 		return error_set(e, ENOMEM, "out of memory for unpacking");
@@ -182,6 +183,7 @@ static void keep(struct inflate_codec *c)
 	}
 	s->in = d->now.in - d->now.z.avail_in;
 	s->out = d->now.out;
+	s->ended = d->now.ended;
 	s->open = true;
 	d->count++;
 }
@@ -202,6 +204,39 @@ static int fill(struct inflate_codec *c, struct error *e)
 	c->d->now.z.next_in = c->d->buf;
 	c->d->now.z.avail_in = (uInt)n;
 	return 0;
+}
+
+static int damaged(const struct inflate_codec *c, struct error *e)
+{
+	return error_set(e, EIO, "packed data are damaged near byte %" PRIu64 " of %" PRIu64, c->d->now.out,
+		c->codec.size);
+}
+
+/* All that is promised has been produced: the stream must end here. */
+static int check_end(struct inflate_codec *c, struct error *e)
+{
+	struct state *s = &c->d->now;
+	unsigned char more;
+	int r;
+
+	while (!s->ended) {
+		if (!s->z.avail_in && s->in == c->in.size)
+			return error_set(e, EIO, "packed data of %" PRIu64 " bytes do not end", c->codec.size);
+		if (!s->z.avail_in && (r = fill(c, e)) < 0)
+			return r;
+		s->z.next_out = &more;
+		s->z.avail_out = 1;
+		r = inflate(&s->z, Z_NO_FLUSH);
+		if (!s->z.avail_out)
+			return error_set(e, EIO, "packed data hold more than the %" PRIu64
+				" bytes that are promised", c->codec.size);
+		if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
+			return damaged(c, e);
+		s->ended = r == Z_STREAM_END;
+	}
+	return c->crc_upto == c->codec.size && c->crc != c->want
+		       ? error_set(e, EIO, "CRC-32 is %08lx, expected %08" PRIx32, (unsigned long)c->crc, c->want)
+		       : 0;
 }
 
 /* The next len bytes. */
@@ -231,14 +266,11 @@ static int produce(struct inflate_codec *c, unsigned char *out, size_t len, stru
 			return error_set(e, EIO, "packed data hold %" PRIu64 " bytes, %" PRIu64
 				" are promised", c->d->now.out, c->codec.size);
 		if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
-			return error_set(e, EIO, "packed data are damaged near byte %" PRIu64
-				" of %" PRIu64, c->d->now.out, c->codec.size);
+			return damaged(c, e);
+		c->d->now.ended = r == Z_STREAM_END;
 		keep(c);
 	}
-	if (c->crc_upto == c->codec.size && c->d->now.out == c->codec.size && c->crc != c->want)
-		return error_set(e, EIO, "CRC-32 is %08lx, expected %08" PRIx32, (unsigned long)c->crc,
-			c->want);
-	return 0;
+	return c->d->now.out == c->codec.size ? check_end(c, e) : 0;
 }
 
 static int inflate_read(struct codec *codec, uint64_t offset, void *buf, size_t len,

@@ -59,7 +59,9 @@ static unsigned char *put(unsigned char *p, uint64_t v, unsigned bytes)
 /* ---- the end ---- */
 
 struct end {
-	uint64_t offset; /* of the end record */
+	uint64_t offset; /* of the end record; zip64: of that one */
+	uint64_t comment; /* offset; up to 65535 bytes */
+	uint16_t comment_size;
 	uint64_t count, size, directory;
 };
 
@@ -82,6 +84,8 @@ static bool find_end(struct source *src, struct end *out)
 			continue;
 		found = true;
 		out->offset = size - n + at - 1;
+		out->comment = out->offset + END_SIZE;
+		out->comment_size = get16(p + 20);
 		out->count = get16(p + 10);
 		out->size = get32(p + 12);
 		out->directory = get32(p + 16);
@@ -232,6 +236,25 @@ static int check_order(struct zip *z, struct error *e)
 	return r;
 }
 
+static bool begins_as_archive(struct source *src)
+{
+	char head[2];
+
+	return source_size(src) >= 2 && source_read(src, 0, head, 2, NULL) == 0 && memcmp(head, "PK", 2) == 0;
+}
+
+static int read_comment(struct zip *z, const struct end *end, struct arena *a, struct error *e)
+{
+	struct cursor c;
+	int r;
+
+	cursor_init(&c, z->src, end->comment, end->comment_size, e);
+	z->comment = cursor_str(&c, a, end->comment_size);
+	r = cursor_failed(&c);
+	cursor_release(&c);
+	return r;
+}
+
 int zip_read(struct source *src, struct arena *a, struct zip *z, struct error *e)
 {
 	struct end end;
@@ -240,7 +263,9 @@ int zip_read(struct source *src, struct arena *a, struct zip *z, struct error *e
 
 	*z = (struct zip){.src = src};
 	if (!find_end(src, &end))
-		return error_set(e, EIO, "zip: the end of the archive is missing, the file is cut off");
+		return error_set(e, EIO, begins_as_archive(src)
+				? "zip: the end of the archive is missing, the file is cut off"
+				: "zip: this is no archive");
 	r = read_end64(src, &end, e);
 	if (r < 0)
 		return r;
@@ -260,7 +285,9 @@ int zip_read(struct source *src, struct arena *a, struct zip *z, struct error *e
 	cursor_release(&c);
 	for (size_t i = 0; !r && i < z->count; i++)
 		r = read_local(z, &z->members[i], e);
-	return r < 0 ? r : check_order(z, e);
+	if (!r)
+		r = check_order(z, e);
+	return r < 0 ? r : read_comment(z, &end, a, e);
 }
 
 int zip_content(const struct zip *z, const struct zip_member *m, struct extent *out, struct error *e)
@@ -559,8 +586,9 @@ int zip_end(struct zip_writer *w, struct error *e)
 	p = put(p, w->count < UINT16_MAX ? w->count : UINT16_MAX, 2);
 	p = put(p, clip(size), 4);
 	p = put(p, clip(at), 4);
-	p = put(p, 0, 2);
+	p = put(p, w->comment.len, 2);
 	extmap_append_copy(w->out, tail, (size_t)(p - tail));
+	extmap_append_copy(w->out, w->comment.ptr, w->comment.len);
 	if (!r)
 		r = extmap_failed(w->out, e);
 	zip_release(w);

@@ -33,6 +33,7 @@ struct zip {
 	struct zip_member *members; /* in order of the central directory */
 	size_t count;
 	uint64_t directory; /* where the central directory begins */
+	struct str comment; /* of the archive */
 };
 
 /* Whether the end of an archive is there. */
@@ -49,6 +50,7 @@ struct zip_writer {
 	struct extmap *out;
 	struct extmap *directory;
 	uint64_t begin, count;
+	struct str comment; /* set by whoever keeps the old one; at most 65535 bytes, borrowed until zip_end */
 };
 
 int zip_begin(struct zip_writer *w, struct extmap *out); /* -ENOMEM; then zip_release is not needed */

@@ -8,7 +8,7 @@ $1" || { fail "cannot write the models"; exit 1; }; }
 mounted() { # MODEL DIR [OPTION]...
 	f=$1 d=$2
 	shift 2
-	expect 0 "" mount.wiamodel "$@" "$f" "$d"
+	expect 0 "" mount.wiamodel "$@" "$f" "$work/$d"
 }
 unmounted() {
 	for d; do
@@ -16,7 +16,7 @@ unmounted() {
 	done
 }
 cd "$work" || exit 1
-mkdir m m1 m2
+mkdir m m1 m2 # the programs see them by these names, in $work
 
 models '
 import os

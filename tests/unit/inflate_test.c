@@ -4,6 +4,7 @@
 #include "parsers/core/codec.h"
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,10 +137,49 @@ static void damaged(void)
 	release(&m);
 }
 
+/* The stream of m, of which only packed_size bytes are given and size are promised: what reading it to the end says. */
+static void told(const struct member *m, size_t packed_size, size_t size, const char *text)
+{
+	struct extent in = extent_memory(m->packed, packed_size);
+	struct codec *codec = codec_inflate(&in, size, (uint32_t)crc32(0, m->plain, (uInt)size));
+	unsigned char buf[100];
+	struct error e = {0};
+
+	CHECK(codec && codec_read(codec, 0, buf, sizeof(buf), &e) == 0);
+	/* twice: the second time from the start */
+	for (unsigned i = 0; i < 2; i++) {
+		error_clear(&e);
+		CHECK(codec_read(codec, size - sizeof(buf), buf, sizeof(buf), &e) == (text ? -EIO : 0));
+		CHECK(text ? strstr(e.text, text) != NULL : memcmp(buf, m->plain + size - sizeof(buf), 100) == 0);
+	}
+	codec_unref(codec);
+}
+
+static void wrong_length(void)
+{
+	struct member m;
+
+	make(&m, SMALL, 4);
+	told(&m, m.packed_size, SMALL, NULL);
+	told(&m, m.packed_size, SMALL - 1, "more than the 69999 bytes");
+	told(&m, m.packed_size, SMALL - 30000, "more than the 40000 bytes");
+	told(&m, m.packed_size / 2, SMALL, "packed data end after");
+	release(&m);
+	/* all bytes are there, what ends the stream is not: a stored block, marked as not the last */
+	m = (struct member){.plain = calloc(1, 200), .packed = calloc(1, 205)};
+	memcpy(m.packed, "\0\xc8\0\x37\xff", 5);
+	told(&m, 205, 200, "do not end");
+	m.packed[0] = 1;
+	told(&m, 205, 200, NULL);
+	free(m.plain);
+	free(m.packed);
+}
+
 int main(void)
 {
 	many();
 	seeking();
 	damaged();
+	wrong_length();
 	return unit_done("inflate");
 }

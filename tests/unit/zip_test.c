@@ -185,6 +185,29 @@ static void identical(void)
 	source_unref(src);
 }
 
+/* The archive's own comment is read and written; one that looks like an end is none. */
+static void archive_comment(void)
+{
+	const struct str comments[] = {STR("a note"), STR("PK\5\6 almost"), STR("\0\xff\0")};
+
+	for (size_t i = 0; i < sizeof(comments) / sizeof(comments[0]); i++) {
+		struct extmap out = {0}, *one = content("hello");
+		struct source *src;
+		struct zip_writer w;
+		struct zip z;
+
+		CHECK(zip_begin(&w, &out) == 0 && zip_add(&w, STR("one"), one, 0) == 0);
+		w.comment = comments[i];
+		CHECK(zip_end(&w, NULL) == 0);
+		src = as_source(&out);
+		CHECK(zip_read(src, a, &z, NULL) == 0 && str_eq(z.comment, comments[i]));
+		CHECK(member_is(&z, 0, "one", "hello"));
+		extmap_unref(one);
+		extmap_release(&out);
+		source_unref(src);
+	}
+}
+
 /* Every truncation and every changed byte: an answer, not a crash, and never more than is there. */
 static void hostile(void)
 {
@@ -231,6 +254,7 @@ int main(void)
 	damage();
 	there_and_back();
 	identical();
+	archive_comment();
 	hostile();
 	free(plain);
 	free(packed);
