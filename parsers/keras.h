@@ -57,4 +57,22 @@ struct value *keras_json(struct model *m, struct str text, const char *what);
 /* ops, graphs, ports; preprocessing. From k->config. */
 int keras_add_graph(struct keras *k, struct error *e);
 
+/* ---- writing; keras_write.c ---- */
+
+struct plan;
+struct edit;
+
+/* Whether keras_plan_weights can do it. */
+int keras_check_edit(const struct model *m, const struct edit *x, struct error *e);
+/*
+ * The HDF5 content of an edited model over that of its base; appended to out. properties: whether the root's attributes follow
+ * m->meta. *same: nothing differs.
+ */
+int keras_plan_weights(const struct model *m, struct plan *p, bool properties, struct extmap *out, bool *same,
+	struct error *e);
+/* A new HDF5 file with the tensors of any model, under their names. */
+int keras_create_weights(const struct model *m, struct plan *p, struct extmap *out, struct error *e);
+/* A property that only repeats what the file implies anyway. */
+bool keras_is_implied(const struct keras *k, struct arena *a, const struct member *property);
+
 #endif

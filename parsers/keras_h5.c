@@ -7,11 +7,14 @@
  *
  * Written by and checked against Keras 3.15.1 and tf_keras 2.21.0.
  */
+#include "parsers/container/hdf5_change.h"
 #include "parsers/format.h"
 #include "parsers/keras.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+extern const struct format format_keras_h5;
 
 static int keras_h5_probe(const struct input *in, struct error *e)
 {
@@ -106,6 +109,28 @@ static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
 	return r;
 }
 
+static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
+{
+	struct extmap *map = plan_file(p, "");
+	const struct model *own = m->base ? m->base : m;
+	bool same = false;
+	int r;
+
+	if (!map)
+		return no_memory(e);
+	if (own->format == &format_keras_h5 && !m->base) {
+		extmap_append_source(map, own->sources[0], 0, source_size(own->sources[0]));
+		return extmap_failed(map, e);
+	}
+	if (own->format == &format_keras_h5) {
+		r = keras_plan_weights(m, p, true, map, &same, e);
+		p->files[p->count - 1].unchanged = !r && same && p->in_place;
+		return r;
+	}
+	r = plan_plain_losses(p, m, "HDF5") < 0 ? no_memory(e) : 0;
+	return r < 0 ? r : keras_create_weights(m, p, map, e);
+}
+
 static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", NULL};
 
 const struct format format_keras_h5 = {
@@ -113,6 +138,10 @@ const struct format format_keras_h5 = {
 	.title = "Keras HDF5",
 	.extensions = extensions,
 	.probe = keras_h5_probe,
+	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_CREATE,
 	.parse = keras_h5_parse,
+	.check_edit = keras_check_edit,
+	.plan = keras_h5_plan,
+	.holds = hdf5_holds,
 	.keeps_properties = true,
 };

@@ -9,7 +9,8 @@
  *
  * Checked against Keras 3.15.1 and tf_keras 2.21.0.
  */
-#include "parsers/container/json.h"
+#include "parsers/container/hdf5_change.h"
+#include "parsers/container/json_write.h"
 #include "parsers/container/zip.h"
 #include "parsers/core/limits.h"
 #include "parsers/core/metadata.h"
@@ -22,6 +23,8 @@
 #define WEIGHTS "model.weights.h5"
 #define CONFIG "config.json"
 #define METADATA "metadata.json"
+
+extern const struct format format_keras;
 
 /* keras.container */
 struct archive {
@@ -176,6 +179,7 @@ static int add_files(struct keras *k, const struct archive *z, struct error *e)
 			return -ENOMEM;
 		}
 		f->path = m->name;
+		f->flags = m == z->metadata ? 0 : MEMBER_WRITABLE; /* metadata.json of the tree writes that one */
 		f->data = content;
 		hand_over(&f->data);
 	}
@@ -245,14 +249,151 @@ static int keras_zip_check(const struct model *m, void (*found)(void *arg, const
 	return 0;
 }
 
+/* ---- writing ---- */
+
+struct writer {
+	const struct model *m;
+	const struct keras *k;
+	const struct archive *z;
+	struct plan *p;
+	struct zip_writer zip;
+	struct extmap *weights; /* NULL: as they were */
+	bool changed;
+	struct error *e;
+};
+
+/* What metadata.json holds now: the properties but those that repeat what the file implies. */
+static struct extmap *metadata_text(struct writer *w)
+{
+	const struct value *p = w->m->meta.properties;
+	struct value *kept = value_map(w->p->arena);
+	struct extmap *map = extmap_new();
+	struct json j = {0};
+	size_t len;
+	char *text;
+
+	for (size_t i = 0; p && i < p->map.count; i++)
+		if (!keras_is_implied(w->k, w->p->arena, &p->map.members[i]))
+			value_set(w->p->arena, kept, p->map.members[i].key, p->map.members[i].value);
+	json_value(&j, kept);
+	json_end(&j);
+	text = json_take(&j, &len);
+	if (map && text && extmap_append_take(map, text, len) == 0)
+		return map;
+	extmap_unref(map);
+	return NULL;
+}
+
+/* Takes content. */
+static int put_member(struct writer *w, struct str name, struct extmap *content)
+{
+	int r = content ? zip_add(&w->zip, name, content, 0) : -ENOMEM;
+
+	extmap_unref(content);
+	w->changed = true;
+	return r < 0 ? no_memory(w->e) : 0;
+}
+
+static const struct member_file *edited_file(const struct writer *w, struct str path)
+{
+	for (uint32_t i = 0; i < w->m->file_count; i++)
+		if (w->m->files[i].flags & MEMBER_EDITED && str_eq(w->m->files[i].path, path))
+			return &w->m->files[i];
+	return NULL;
+}
+
+static int put_file(struct writer *w, const struct member_file *f)
+{
+	struct extmap *content = extmap_new();
+
+	if (content)
+		extmap_append(content, &f->data);
+	return put_member(w, f->path, content);
+}
+
+static int plan_members(struct writer *w)
+{
+	bool any = false;
+	int r = 0;
+
+	for (uint32_t i = 0; i < w->m->file_count; i++)
+		any |= w->m->files[i].flags & MEMBER_EDITED;
+	for (size_t i = 0; !r && i < w->z->zip.count; i++) {
+		const struct zip_member *m = &w->z->zip.members[i];
+		const struct member_file *f = any ? edited_file(w, m->name) : NULL;
+
+		if (m == w->z->weights && w->weights)
+			r = put_member(w, m->name, extmap_ref(w->weights));
+		else if (m == w->z->metadata && w->m->meta_edited)
+			r = put_member(w, m->name, metadata_text(w));
+		else if (f)
+			r = put_file(w, f);
+		else
+			r = zip_copy(&w->zip, &w->z->zip, m, m->name) < 0 ? no_memory(w->e) : 0;
+	}
+	if (!r && !w->z->metadata && w->m->meta_edited)
+		r = put_member(w, STR(METADATA), metadata_text(w));
+	return r;
+}
+
+static int plan_edited(const struct model *m, struct plan *p, struct extmap *map, struct error *e)
+{
+	struct writer w = {.m = m, .k = m->base->priv, .p = p, .e = e};
+	bool same = false;
+	int r;
+
+	w.z = w.k->container;
+	w.weights = extmap_new();
+	r = w.weights ? keras_plan_weights(m, p, false, w.weights, &same, e) : no_memory(e);
+	if (!r && same) {
+		extmap_unref(w.weights);
+		w.weights = NULL;
+	}
+	w.changed = w.weights != NULL;
+	if (!r && zip_begin(&w.zip, map) < 0) {
+		extmap_unref(w.weights);
+		return no_memory(e);
+	}
+	if (!r) {
+		r = plan_members(&w);
+		if (r < 0)
+			zip_release(&w.zip);
+		else
+			r = zip_end(&w.zip, e);
+	}
+	extmap_unref(w.weights);
+	p->files[p->count - 1].unchanged = !r && !w.changed && p->in_place;
+	return r;
+}
+
+static int keras_zip_plan(const struct model *m, struct plan *p, struct error *e)
+{
+	const struct model *own = m->base ? m->base : m;
+	struct extmap *map = plan_file(p, "");
+
+	if (!map)
+		return no_memory(e);
+	if (own->format != &format_keras)
+		return error_set(e, EOPNOTSUPP, "a .keras archive needs the configuration of its layers, which %s does not bring",
+			own->format->title);
+	if (m->base)
+		return plan_edited(m, p, map, e);
+	extmap_append_source(map, own->sources[0], 0, source_size(own->sources[0]));
+	return extmap_failed(map, e);
+}
+
 static const char *const extensions[] = {".keras", NULL};
 
-const struct format format_keras_zip = {
+const struct format format_keras = {
 	.name = "keras",
 	.title = "Keras",
 	.extensions = extensions,
 	.probe = keras_zip_probe,
+	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_FILES,
 	.parse = keras_zip_parse,
+	.check_edit = keras_check_edit,
+	.plan = keras_zip_plan,
+	.holds = hdf5_holds,
 	.check = keras_zip_check,
 	.keeps_properties = true,
 };

@@ -348,6 +348,13 @@ static bool is_plain(const struct hdf5_object *o)
 	return true;
 }
 
+uint64_t hdf5_place(const struct hdf5_object *o)
+{
+	if (o->layout == HDF5_CHUNKED && is_plain(o))
+		return o->chunks[0].offset;
+	return o->layout == HDF5_CONTIGUOUS ? o->offset : UINT64_MAX;
+}
+
 int hdf5_data(const struct hdf5_object *o, const struct extent *content, struct source *src, struct extent *out,
 	struct error *e)
 {

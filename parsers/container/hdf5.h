@@ -85,6 +85,8 @@ int hdf5_read(const struct extent *content, struct source *src, struct arena *a,
 /* The elements of a dataset in C order; a reference in *out. EIO with o->problem. */
 int hdf5_data(const struct hdf5_object *o, const struct extent *content, struct source *src, struct extent *out,
 	struct error *e);
+/* Where all elements lie in one piece as they are, UINT64_MAX = nowhere. */
+uint64_t hdf5_place(const struct hdf5_object *o);
 /* The box of `count` elements from `start` of a chunked dataset, by the library in a child. size: of the box in bytes. */
 int hdf5_decode_chunk(const struct hdf5_object *o, const struct extent *content, struct source *src,
 	const uint64_t *start, const uint64_t *count, void *buf, size_t size, struct error *e);

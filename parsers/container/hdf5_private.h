@@ -9,7 +9,7 @@
 #ifndef PARSERS_CONTAINER_HDF5_PRIVATE_H
 #define PARSERS_CONTAINER_HDF5_PRIVATE_H
 
-#include "parsers/container/hdf5.h"
+#include "parsers/container/hdf5_change.h"
 #include "parsers/core/child.h"
 
 /* one set of names in 1.10, 1.12 and 1.14 */
@@ -56,5 +56,17 @@ struct hdf5_chunk_work {
 	uint64_t start[HDF5_RANK], count[HDF5_RANK];
 };
 int hdf5_chunk_work(void *arg, struct reply *r, struct error *e);
+
+/*
+ * Reply: u64 size of the file · u32 number of steps, u64 offset of each (UINT64_MAX: the step has no data to be filled in) ·
+ * u64 number of ranges, u64 offset, u64 size, bytes of each.
+ */
+struct hdf5_change_work {
+	struct hdf5_store store;
+	bool create;
+	const struct hdf5_step *steps;
+	size_t count;
+};
+int hdf5_change_work(void *arg, struct reply *r, struct error *e);
 
 #endif

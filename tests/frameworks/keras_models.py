@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Models made by Keras 3, tf_keras and h5py: read, edited through a mount, converted, and loaded again by the framework."""
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import h5py
+import keras
+import numpy as np
+import tf_keras
+from keras import layers as L
+
+wiamodel = os.path.abspath(sys.argv[1])
+rng = np.random.default_rng(11)
+top = tempfile.mkdtemp()
+
+
+def path(name):
+    return os.path.join(top, name)
+
+
+def run(*args, **more):
+    return subprocess.run([wiamodel, *args], capture_output=True, **more)
+
+
+def shown(model, name):
+    r = run("cat", model, f"tensors/{name}.npy")
+    assert r.returncode == 0, (model, name, r.stderr)
+    return np.load(io.BytesIO(r.stdout))
+
+
+def names(model):
+    r = run("cat", model, ".wiamodel/SHA256SUMS", text=True)
+    assert r.returncode == 0, r.stderr
+    return {line.split("  raw/", 1)[1] for line in r.stdout.splitlines()}
+
+
+@contextlib.contextmanager
+def mounted(model):
+    """The mount's directory; saved when it ends."""
+    where = tempfile.mkdtemp(dir=top)
+    subprocess.run([wiamodel, "mount", model, where], check=True)
+    try:
+        yield where
+    finally:
+        r = subprocess.run([wiamodel, "umount", where], capture_output=True, text=True)
+        if r.returncode:
+            status = open(os.path.join(where, ".wiamodel/status.json")).read()
+            subprocess.run(["fusermount3", "-uz", where], check=False)
+            raise AssertionError((model, r.stderr, status))
+
+
+def put(where, name, value):
+    file = os.path.join(where, "tensors", name + ".npy")
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    np.save(path("new.npy"), value)
+    shutil.copyfile(path("new.npy"), file)
+
+
+def differ(a, b):
+    """Positions at which two files of one size differ."""
+    a, b = (np.fromfile(f, np.uint8) for f in (a, b))
+    assert a.size == b.size, (a.size, b.size)
+    return np.flatnonzero(a != b)
+
+
+# ---- Keras 3 ----
+
+def functional():
+    i = keras.Input((4,), name="entry")
+    inner = keras.Model(i, L.Dense(3, name="d1")(i), name="blockf")
+    x = keras.Input((4,), name="x")
+    shared = L.Dense(4, name="shared")
+    y = shared(shared(x))
+    y = keras.Sequential([L.Dense(5, name="s1"), L.Dense(4)], name="blocks")(y)
+    y = L.Dropout(.5, name="drop")(inner(y))
+    y = L.Reshape((3, 1))(L.LayerNormalization(name="ln")(y))
+    y = L.LSTM(2, name="rnn", return_sequences=True)(y)
+    y = L.MultiHeadAttention(2, 2, name="mha")(y, y)
+    y = L.SeparableConv1D(2, 1, name="sc")(L.Conv1D(2, 1, name="c")(y))
+    y = L.PReLU(name="pr")(L.DepthwiseConv1D(1, name="dc")(y))
+    y = L.BatchNormalization(name="bn")(y)
+    y = L.Bidirectional(L.GRU(2), name="bi")(y)
+    return keras.Model(x, L.Dense(2, name="out")(y), name="whole")
+
+
+def sequential():
+    return keras.Sequential([keras.Input((4,)), L.Normalization(name="nz"), L.Dense(3, name="a"), L.Dense(2)], name="mine")
+
+
+def fill(model):
+    for v in model.variables:
+        if v.dtype == "float32":
+            v.assign(rng.uniform(.1, 1, v.shape).astype("float32"))
+
+
+def check_names(model, file):
+    want = {v.path: v.numpy() for v in model.weights}
+    got = names(file)
+    assert set(want) <= got, (file, sorted(set(want) - got), sorted(got))
+    for n, v in want.items():
+        assert np.array_equal(shown(file, n), v), (file, n)
+
+
+def keras3():
+    data = rng.standard_normal((5, 4)).astype("float32")
+    for make in (functional, sequential):
+        model = make()
+        fill(model)
+        for end in (".keras", ".weights.h5", ".h5"):
+            file = path("k3" + end)
+            (model.save_weights if end == ".weights.h5" else model.save)(file)
+            check_names(model, file)
+        for end in (".keras", ".weights.h5", ".h5"):
+            file, old = path("k3" + end), path("old" + end)
+            shutil.copy(file, old)
+            target = next(v for v in model.weights if v.path.endswith("/kernel"))
+            before = target.numpy()
+            value = rng.standard_normal(before.shape).astype("float32")
+            with mounted(file) as m:
+                put(m, target.path, value)
+            assert np.array_equal(shown(file, target.path), value), file
+            target.assign(value)
+            want = model.predict(data, verbose=0)
+            target.assign(before)
+            if end == ".weights.h5":
+                again = make()
+                again.load_weights(file)
+            else:
+                again = keras.saving.load_model(file)
+            assert np.array_equal(again.predict(data, verbose=0), want), file
+            if end == ".keras":
+                with zipfile.ZipFile(file) as new, zipfile.ZipFile(old) as z:
+                    assert new.testzip() is None and new.namelist() == z.namelist()
+                    for n in z.namelist():
+                        assert (new.read(n) == z.read(n)) == (n != "model.weights.h5"), n
+            else:
+                d = differ(file, old)
+                assert 0 < d.size <= value.nbytes and d[-1] - d[0] < value.nbytes, (file, d)
+
+
+def tf_keras2():
+    x = tf_keras.Input((4,), name="x")
+    block = tf_keras.Sequential([tf_keras.layers.Dense(3, name="s1"), tf_keras.layers.Dense(2, name="s2")], name="block")
+    model = tf_keras.Model(x, tf_keras.layers.Dense(2, name="out")(block(x)), name="two")
+    for end in (".keras", ".h5", ".weights"):
+        file = path("k2" + end)
+        if end == ".weights":
+            file += ".h5"
+            model.save_weights(file, save_format="h5")
+        else:
+            model.save(file)
+        out = {v.name.split(":")[0]: v.numpy() for v in model.weights}
+        got = names(file)
+        assert {"out/kernel", "out/bias"} <= got, (file, got)
+        assert np.array_equal(shown(file, "out/kernel"), out["out/kernel"])
+        value = np.full_like(out["out/bias"], 3)
+        with mounted(file) as m:
+            put(m, "out/bias", value)
+        if end == ".weights":
+            again = tf_keras.models.clone_model(model)
+            again.load_weights(file)
+        else:
+            again = tf_keras.models.load_model(file)
+        assert np.array_equal(again.get_layer("out").get_weights()[1], value), file
+
+
+# ---- any HDF5 ----
+
+def storage():
+    a = np.arange(300, dtype="<i4").reshape(20, 15)
+    file = path("s.h5")
+    with h5py.File(file, "w", userblock_size=512) as f:
+        f["plain"] = a
+        f.create_dataset("big", data=a.astype(">i4"))
+        f.create_dataset("packed", data=a, chunks=(6, 4), compression="gzip", shuffle=True, fletcher32=True)
+        f.create_dataset("lzf", data=a, chunks=(6, 4), compression="lzf")
+        f.create_dataset("chunked", data=a, chunks=(6, 4))
+        f.create_dataset("unwritten", (3, 2), "<f4")
+        f.create_dataset("text", data=["a", "bb"], dtype=h5py.string_dtype())
+        f["g/x"], f["g/y"], f["go"] = np.float32(1), np.float32(2), np.arange(3)
+        f["plain"].attrs["unit"] = "metre"
+        f.attrs["author"], f.attrs["year"] = "me", 2026
+        f["keep"] = np.arange(2000, dtype="<f8")
+    with mounted(file) as m:
+        for n in ("plain", "big", "packed", "lzf", "chunked"):
+            put(m, n, a * 2)
+        put(m, "unwritten", np.ones((3, 2), "<f4"))
+    with h5py.File(file) as f:
+        for n in ("plain", "big", "packed", "lzf", "chunked"):
+            assert np.array_equal(f[n][()], a * 2), n
+        assert f["big"].dtype == ">i4" and f["packed"].compression == "gzip" and f["packed"].fletcher32
+        assert f["unwritten"][()].sum() == 6 and f["plain"].attrs["unit"] == "metre"
+    with mounted(file) as m:
+        put(m, "plain", np.arange(7, dtype="<f8"))          # another shape and type
+        put(m, "added/deep/tensor", np.full((2, 3), 4, "<i2"))
+        t = os.path.join(m, "tensors")
+        os.rename(t + "/g/x.npy", t + "/g/z.npy")
+        os.rename(t + "/g/y.npy", t + "/g/x.npy")           # a name that was free a moment ago
+        os.remove(t + "/go.npy")
+        put(m, "text", np.array(["ccc", "dä"]))
+        text = open(m + "/metadata.json").read()
+        assert '"author": "me"' in text
+        text = text.replace('"author": "me"', '"author": "you", "rate": 0.5, "tags": ["a", "b"]').replace(
+            '"year": 2026', '"on": true')
+        open(m + "/metadata.json", "w").write(text)
+    with h5py.File(file) as f:
+        assert f["plain"].shape == (7,) and f["plain"].dtype == "<f8" and f["plain"].attrs["unit"] == "metre"
+        assert np.array_equal(f["plain"][()], np.arange(7))
+        assert f["added/deep/tensor"].dtype == "<i2" and f["added/deep/tensor"][1, 2] == 4
+        assert f["g/z"][()] == 1 and f["g/x"][()] == 2 and "y" not in f["g"] and "go" not in f
+        assert list(f["text"].asstr()[()]) == ["ccc", "dä"]
+        assert f.attrs["author"] == "you" and f.attrs["rate"] == .5 and list(f.attrs["tags"]) == ["a", "b"]
+        assert f.attrs["on"] == True and "year" not in f.attrs
+        assert np.array_equal(f["keep"][()], np.arange(2000))
+        assert np.array_equal(f["packed"][()], a * 2)
+
+
+def legacy_names():
+    """A renamed weight moves together with the list that names it; Keras loads by order."""
+    model = sequential()
+    fill(model)
+    file = path("names.h5")
+    model.save(file)
+    with mounted(file) as m:
+        os.rename(m + "/tensors/mine/a/kernel.npy", m + "/tensors/mine/a/matrix.npy")
+    with h5py.File(file) as f:
+        g = f["model_weights/a"]
+        assert [n for n in g.attrs["weight_names"]] == ["mine/a/matrix", "mine/a/bias"], list(g.attrs["weight_names"])
+        assert "mine/a/matrix" in g and "mine/a/kernel" not in g
+    data = rng.standard_normal((5, 4)).astype("float32")
+    assert np.array_equal(keras.saving.load_model(file).predict(data, verbose=0), model.predict(data, verbose=0))
+
+
+def conversions():
+    model = functional()
+    fill(model)
+    model.save(path("c.keras"))
+    want = {v.path: v.numpy() for v in model.weights}
+    for chain in (["c.safetensors", "c.h5"], ["c.npz", "d.h5"]):
+        source = "c.keras"
+        for target in chain:
+            r = run("convert", "--lossy", path(source), path(target), text=True)
+            assert r.returncode == 0, (source, target, r.stderr)
+            source = target
+        with h5py.File(path(source)) as f:
+            for n, v in want.items():
+                assert np.array_equal(f[n][()], v), (source, n)
+
+
+def hostile():
+    """A terabyte that is not there: listed at once, read where asked."""
+    file = path("t.h5")
+    with h5py.File(file, "w") as f:
+        f.create_dataset("terabyte", (1 << 20, 1 << 18), "<f4", chunks=(1 << 11, 1 << 11), fillvalue=2.5)
+        f.create_dataset("tiny_chunks", (1 << 40,), "<f4", chunks=(1,))
+    r = run("ls", file, "tensors", text=True, timeout=10)
+    assert r.returncode == 0 and "terabyte.npy" in r.stdout, r
+    with mounted(file) as m:
+        big = np.load(m + "/tensors/terabyte.npy", mmap_mode="r")
+        assert big.shape == (1 << 20, 1 << 18) and big[12345, 678] == 2.5
+    assert "more than" in run("cat", file, "info/tiny_chunks.json", text=True).stdout
+
+
+try:
+    for test in (storage, hostile, keras3, tf_keras2, legacy_names, conversions):
+        test()
+        print(test.__name__)
+finally:
+    shutil.rmtree(top, ignore_errors=True)
+print("ok")
