@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "fs/output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* stays in the cache of one core between reading and writing */
@@ -216,35 +219,91 @@ int output_map(int fd, const struct extmap *m, const struct output_progress *pro
 	return r;
 }
 
-int output_open(struct output_file *o, int dir_fd, const char *name, mode_t mode, struct error *e)
-{
-	*o = (struct output_file){.fd = -1, .dir_fd = dir_fd};
-	o->name = strdup(name);
-	if (!o->name)
-		goto memory;
-	for (int attempt = 0; attempt < 100; attempt++) {
-		uint64_t salt = 0;
+#define TEMP_PREFIX ".wiamodel-"
+#define TEMP_DIGITS 16
+/* so much of the name is kept in that of the temporary file: it may tell the format */
+#define TEMP_NAME_MAX 200
 
-		if (getrandom(&salt, sizeof(salt), 0) < 0 ||
-			asprintf(&o->temp, ".wiamodel-%016" PRIx64 ".tmp", salt) < 0) {
-			o->temp = NULL;
-			goto memory;
-		}
-		o->fd = openat(dir_fd, o->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-			mode);
-		if (o->fd >= 0)
-			return 0;
+/* A new file that nobody else sees as abandoned: its lock is held as long as it is open. 1: try again. */
+static int create_temp(struct output_file *o, mode_t mode)
+{
+	size_t len = strlen(o->name);
+	const char *tail = len > TEMP_NAME_MAX ? o->name + len - TEMP_NAME_MAX : o->name;
+	uint64_t salt = 0;
+	struct stat st;
+
+	if (getrandom(&salt, sizeof(salt), 0) < 0 ||
+		asprintf(&o->temp, TEMP_PREFIX "%016" PRIx64 ".%s", salt, tail) < 0) {
+		o->temp = NULL;
+		return -ENOMEM;
+	}
+	o->fd = openat(o->dir_fd, o->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+	if (o->fd < 0) {
+		int r = errno == EEXIST ? 1 : -errno;
+
 		free(o->temp);
 		o->temp = NULL;
-		if (errno != EEXIST)
-			break;
+		return r;
 	}
-	free(o->name);
-	o->name = NULL;
-	return error_set(e, errno, "cannot create a file beside '%s': %s", name, strerror(errno));
-memory:
+	/* where there are no locks, nothing is swept either */
+	if ((flock(o->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(o->fd, &st) == 0 && st.st_nlink)
+		return 0;
+	close(o->fd);
+	unlinkat(o->dir_fd, o->temp, 0);
+	free(o->temp);
+	o->temp = NULL;
+	o->fd = -1;
+	return 1;
+}
+
+int output_open(struct output_file *o, int dir_fd, const char *name, mode_t mode, struct error *e)
+{
+	int r = 1;
+
+	*o = (struct output_file){.fd = -1, .dir_fd = dir_fd};
+	o->name = strdup(name);
+	for (int attempt = 0; o->name && r == 1 && attempt < 100; attempt++)
+		r = create_temp(o, mode);
+	if (o->name && r == 0)
+		return 0;
 	output_abandon(o);
-	return error_set(e, ENOMEM, "out of memory for '%s'", name);
+	if (r == 1 || r == -ENOMEM)
+		return error_set(e, ENOMEM, "out of memory for '%s'", name);
+	return error_set(e, -r, "cannot create a file beside '%s': %s", name, strerror(-r));
+}
+
+static bool is_temp_name(const char *name)
+{
+	const size_t prefix = sizeof(TEMP_PREFIX) - 1;
+
+	return strncmp(name, TEMP_PREFIX, prefix) == 0 &&
+	       strspn(name + prefix, "0123456789abcdef") == TEMP_DIGITS && name[prefix + TEMP_DIGITS] == '.';
+}
+
+void output_sweep(int dir_fd)
+{
+	int list = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = list < 0 ? NULL : fdopendir(list);
+	struct dirent *x;
+
+	if (!d && list >= 0)
+		close(list);
+	while (d && (x = readdir(d))) {
+		struct stat st;
+		int fd;
+
+		if (!is_temp_name(x->d_name))
+			continue;
+		fd = openat(dir_fd, x->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+			flock(fd, LOCK_EX | LOCK_NB) == 0)
+			unlinkat(dir_fd, x->d_name, 0);
+		close(fd);
+	}
+	if (d)
+		closedir(d);
 }
 
 static int give_name(struct output_file *o, unsigned flags, struct error *e)
@@ -281,13 +340,14 @@ static int sync_dir(int dir_fd, struct error *e)
 
 int output_finish(struct output_file *o, unsigned flags, struct error *e)
 {
-	int r = 0;
+	int r = 0, last;
 
 	if (flags & OUTPUT_SYNC && fsync(o->fd) < 0)
 		r = error_set(e, errno, "syncing '%s' failed: %s", o->name, strerror(errno));
-	if (close(o->fd) < 0 && !r)
+	/* what close(2) would say must be known before the file has its name, and the lock is needed until then */
+	last = r ? -1 : fcntl(o->fd, F_DUPFD_CLOEXEC, 0);
+	if (!r && (last < 0 || close(last) < 0))
 		r = error_set(e, errno, "closing '%s' failed: %s", o->name, strerror(errno));
-	o->fd = -1;
 	if (!r)
 		r = give_name(o, flags, e);
 	if (!r && flags & OUTPUT_SYNC)

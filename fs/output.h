@@ -40,4 +40,7 @@ int output_open(struct output_file *o, int dir_fd, const char *name, mode_t mode
 int output_finish(struct output_file *o, unsigned flags, struct error *e);
 void output_abandon(struct output_file *o); /* a zeroed or finished one is fine */
 
+/* Removes temporary files in a directory whose writers died. */
+void output_sweep(int dir_fd);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing, the present tree, attributes, listings, extended attributes, what status.json tells. */
 #include "fs/workspace.h"
+#include "fs/output.h"
 #include "fs/workspace_private.h"
 #include "parsers/codec/sha256.h"
 #include "views/tree_changes.h"
@@ -78,7 +79,7 @@ static bool is_writable(const struct workspace *w, const struct model *m)
 	const unsigned edits = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE |
 			       CAN_METADATA | CAN_FILES;
 
-	if (w->o.read_only || !(m->format->can & edits))
+	if (w->o.read_only || w->dir_fd < 0 || !(m->format->can & edits))
 		return false;
 	if (faccessat(w->dir_fd, ".", W_OK, AT_EACCESS) < 0)
 		return false;
@@ -90,7 +91,7 @@ static int check_target(const struct workspace *w, const struct model *m, struct
 {
 	const struct format *f = w->o.to ? format_by_name(w->o.to) : m->format;
 
-	if (!w->o.out)
+	if (!w->o.out || w->o.read_only)
 		return 0;
 	if (!f)
 		return error_set(e, EINVAL, "there is no format '%s'", w->o.to);
@@ -133,6 +134,18 @@ static int take_note(char **note, const char *text, struct error *e)
 	return 0;
 }
 
+/* What a save that was cut off left. */
+static void sweep(const struct workspace *w)
+{
+	int inside = openat(w->dir_fd, w->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	output_sweep(w->dir_fd);
+	if (inside < 0)
+		return;
+	output_sweep(inside);
+	close(inside);
+}
+
 static int open_journal(struct workspace *w, const struct model *m, char **note, struct error *e)
 {
 	struct error why = {0};
@@ -141,8 +154,12 @@ static int open_journal(struct workspace *w, const struct model *m, char **note,
 
 	if (r == 0)
 		r = journal_open(w->dir_fd, w->base, &w->identity, true, &w->journal, &why);
-	if (r != -EBUSY && r != -EPERM && r != -EACCES && r != -EROFS)
-		return r < 0 && why.code ? error_set(e, why.code, "%s", why.text) : r;
+	if (r < 0 && r != -EBUSY && r != -EPERM && r != -EACCES && r != -EROFS)
+		return why.code ? error_set(e, why.code, "%s", why.text) : r;
+	if (r == 0) {
+		sweep(w);
+		return 0;
+	}
 	w->read_only = true;
 	snprintf(text, sizeof(text), "mounted read-only: %s",
 		r == -EBUSY ? "another mount of this model may write it" : why.text);
@@ -179,8 +196,11 @@ int workspace_open(const char *path, const struct workspace_options *o, struct w
 	*out = NULL;
 	if (note)
 		*note = NULL;
-	if (r == 0)
-		r = find_place(w, o->out ? o->out : path, e);
+	/* the place beside the model is for writing; without that it need not even be reachable */
+	if (r == 0 && !o->read_only) {
+		r = find_place(w, o->out ? o->out : path, o->out ? e : NULL);
+		r = o->out ? r : 0;
+	}
 	if (r == 0)
 		r = check_target(w, m, e);
 	if (r == 0) {

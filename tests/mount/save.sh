@@ -47,6 +47,73 @@ expect 0 "" umount.fuse.wiamodel "$m"
 [ "$(stat -c %a "$f")" = 640 ] || fail "link: mode $(stat -c %a "$f")"
 chmod 644 "$f"
 
+# extended attributes stay, where the file system has them
+if setfattr -n user.note -v kept "$f" 2>/dev/null; then
+	expect 0 "" mount.wiamodel "$f" "$m"
+	cp "$work/new" "$m/raw/t2"
+	expect 0 "" umount.fuse.wiamodel "$m"
+	[ "$(getfattr -n user.note --only-values "$f" 2>/dev/null)" = kept ] || fail "an extended attribute is lost"
+else
+	echo "skipped: no extended attributes here"
+fi
+
+# changed by others: refused, unless forced
+expect 0 "" mount.wiamodel "$f" "$m"
+cp "$work/new" "$m/raw/t3"
+cp "$work/original" "$work/other" && mv "$work/other" "$f"
+expect 32 "changed by others" umount.fuse.wiamodel "$m"
+cmp "$f" "$work/original" || fail "changed by others: overwritten"
+rm "$f"
+expect 32 "changed by others" umount.fuse.wiamodel "$m"
+[ ! -e "$f" ] || fail "removed by others: it is back"
+cp "$work/original" "$f"
+expect 0 "" wiamodel discard "$m"
+expect 0 "" umount.fuse.wiamodel "$m"
+expect 0 "" mount.wiamodel -o force "$f" "$m"
+cp "$work/new" "$m/raw/t3"
+touch "$f"
+expect 0 "" umount.fuse.wiamodel "$m"
+filled "$f" t3 || fail "force: not saved"
+
+# into another file, in another format; the model is not touched
+cp "$work/original" "$f"
+expect 0 "" mount.wiamodel -o "to=npz,out=$work/out.npz" "$f" "$m"
+cp "$work/new" "$m/raw/t3"
+expect 0 "" umount.fuse.wiamodel "$m"
+cmp "$f" "$work/original" || fail "out: the model was touched"
+filled "$work/out.npz" t3 || fail "out: not saved: $(wiamodel ls "$work/out.npz" raw)"
+[ "$(ls -A "$work" | grep -c journal)" = 0 ] || fail "out: a journal stays"
+expect 3 "exists already" mount.wiamodel -o "to=npz,out=$work/out.npz" "$f" "$m"
+expect 3 "no format" mount.wiamodel -o "to=nothing,out=$work/x" "$f" "$m"
+expect 0 "" mount.wiamodel -o "force,out=$work/out.npz,to=npz" "$f" "$m"
+expect 0 "" umount.fuse.wiamodel "$m"
+filled "$work/out.npz" t3 && fail "out: not replaced"
+
+# the formats that can be written, and their edits through the mount
+for g in "$top"/tests/golden/npz/good-plain.npz "$top"/tests/golden/npz/good-compressed.npz \
+	"$top"/tests/golden/safetensors/good-state.safetensors "$top"/tests/golden/safetensors/good-sharded; do
+	name=$(basename "$g")
+	cp -r "$g" "$work/$name"
+	expect 0 "" mount.wiamodel "$work/$name" "$m"
+	find "$m/raw" -type f | sort >"$work/list"
+	[ -s "$work/list" ] || fail "$name: no tensors"
+	(cd "$m/raw" && find . -type f -exec sha256sum {} +) | sort -k 2 >"$work/sums"
+	# two tensors far from each other
+	for t in $(sed -n '1p;$p' "$work/list"); do
+		tr '\0-\377' '\1-\377\0' <"$t" >"$work/bytes"
+		cp "$work/bytes" "$t" 2>"$work/err" || fail "$name: cp to $t: $(cat "$work/err")"
+	done
+	(cd "$m/raw" && find . -type f -exec sha256sum {} +) | sort -k 2 >"$work/edited"
+	expect 0 "" umount.fuse.wiamodel "$m"
+	expect 0 "" mount.wiamodel -o ro "$work/$name" "$m"
+	(cd "$m/raw" && find . -type f -exec sha256sum {} +) | sort -k 2 >"$work/saved"
+	expect 0 "" umount.fuse.wiamodel "$m"
+	cmp "$work/edited" "$work/saved" || fail "$name: saved otherwise than shown"
+	[ "$(diff "$work/sums" "$work/saved" | grep -c '^<')" -le 2 ] || fail "$name: others changed"
+	expect 0 "" wiamodel check "$work/$name"
+	rm -r "${work:?}/$name"
+done
+
 if [ "$(id -u)" = 0 ]; then
 	# a user's mount of what he cannot write
 	mkdir -m 755 "$work/ro" && cp "$work/original" "$work/ro/a.safetensors"
