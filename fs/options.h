@@ -22,6 +22,8 @@ struct options {
 	bool allow_other, nonempty;
 	uint32_t uid, gid, umask;   /* OPTION_UNSET */
 	uint32_t timeout;           /* seconds for reading the model, 0 = none */
+	uint32_t child_time;        /* seconds for a library in a child of its own, 0 = default */
+	uint32_t child_memory;      /* MiB for it, 0 = default */
 	unsigned long mount_flags;  /* MS_* */
 };
 

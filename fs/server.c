@@ -5,6 +5,7 @@
 #include "fs/log.h"
 #include "fs/ops.h"
 #include "fs/sandbox.h"
+#include "parsers/core/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -273,6 +274,7 @@ int server_run(const struct options *o, int sock, pid_t keeper)
 	int code;
 
 	prepare(o);
+	child_limits_set(o->child_time, o->child_memory);
 	block_signals(&set);
 	code = open_model(&s, text, sizeof(text));
 	if (code)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fs/cli/cli.h"
+#include "parsers/core/child.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -75,6 +76,19 @@ int cli_usage(const char *command, const char *format, ...)
 	return CLI_USAGE;
 }
 
+/* What a library in a child may take (core/child.h). */
+static int child_option(const char *command, int c)
+{
+	char *end;
+	unsigned long n = strtoul(optarg, &end, 10);
+
+	if (!n || *end || optarg[0] == '-')
+		return cli_usage(command, "--child-%s: '%s' is not a number above 0", c == CLI_CHILD_TIME ? "time" : "memory",
+			optarg);
+	child_limits_set(c == CLI_CHILD_TIME ? n : 0, c == CLI_CHILD_MEMORY ? n : 0);
+	return 0;
+}
+
 int cli_option(const char *command, int c, struct cli_options *o)
 {
 	char *end;
@@ -92,6 +106,9 @@ int cli_option(const char *command, int c, struct cli_options *o)
 		if (errno || *end || end == optarg || o->step < 0)
 			return cli_usage(command, "--step: '%s' is not a number", optarg);
 		return 0;
+	case CLI_CHILD_TIME:
+	case CLI_CHILD_MEMORY:
+		return child_option(command, c);
 	case CLI_NPY:
 		o->tree.view.npy_bits = strcmp(optarg, "bits") == 0;
 		o->tree.view.npy_real = strcmp(optarg, "real") == 0;

@@ -38,12 +38,14 @@ struct cli_options {
 };
 
 /* What getopt_long answers for the common ones; a command's own begin at CLI_OWN. */
-enum { CLI_FORMAT = 256, CLI_NPY, CLI_STEP, CLI_VIEWS, CLI_OWN };
+enum { CLI_FORMAT = 256, CLI_NPY, CLI_STEP, CLI_VIEWS, CLI_CHILD_TIME, CLI_CHILD_MEMORY, CLI_OWN };
 /* clang-format off */
 #define CLI_LONG_OPTIONS \
 	{"format", required_argument, NULL, CLI_FORMAT}, \
 	{"npy", required_argument, NULL, CLI_NPY}, \
 	{"step", required_argument, NULL, CLI_STEP}, \
+	{"child-time", required_argument, NULL, CLI_CHILD_TIME}, \
+	{"child-memory", required_argument, NULL, CLI_CHILD_MEMORY}, \
 	{"views", required_argument, NULL, CLI_VIEWS}
 /* clang-format on */
 

@@ -764,8 +764,19 @@ int hdf5_list_work(void *arg, struct reply *r, struct error *e)
 		return hdf5_complain(e, "the root group cannot be read");
 	if (see(&w, root.addr, STR(""), &first) < 0 || put_object(&w, root.addr, STR(""), 0) < 0)
 		return error_set(e, ENOMEM, "out of memory for the file's structure");
-	while (!result && w.head < w.count)
-		result = list_group(&w, w.queue[w.head++], e);
+	while (!result && w.head < w.count) {
+		struct group g = w.queue[w.head++];
+		struct error why = {0};
+
+		result = list_group(&w, g, &why);
+		if (result == -EIO && g.path.len) { /* the others may be sound */
+			put_broken(&w, g.path, why.text);
+			H5Eclear2(H5E_DEFAULT);
+			result = 0;
+		} else if (result < 0) {
+			result = error_set(e, -result, "%s", why.text);
+		}
+	}
 	reply_u8(r, REC_END);
 	return result;
 }

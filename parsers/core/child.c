@@ -43,6 +43,14 @@
 
 struct child_limits child_limits = {.seconds = 10, .memory = 512ull << 20};
 
+void child_limits_set(uint64_t seconds, uint64_t mebibytes)
+{
+	if (seconds)
+		child_limits.seconds = seconds < 86400 ? (unsigned)seconds : 86400;
+	if (mebibytes)
+		child_limits.memory = mebibytes < (1u << 24) ? mebibytes << 20 : 1ull << 44;
+}
+
 void reply_bytes(struct reply *r, const void *bytes, size_t len)
 {
 	if (r->failed || !len)

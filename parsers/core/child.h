@@ -17,6 +17,8 @@ struct child_limits {
 
 /* for the whole process; set before models are opened */
 extern struct child_limits child_limits;
+/* 0 = as it is */
+void child_limits_set(uint64_t seconds, uint64_t mebibytes);
 
 /* What the child says: a growing buffer, sticky when memory is out. */
 struct reply {
