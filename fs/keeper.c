@@ -25,7 +25,7 @@ struct keeper {
 	int sock;
 	int signals; /* signalfd */
 	int pipe;    /* to the launcher, or -1 */
-	bool mounted;
+	bool mounted, recorded;
 	struct mount_line mount; /* ours, to know it again */
 	struct outcome outcome;
 };
@@ -200,6 +200,7 @@ static int start(struct keeper *k)
 		return -1;
 	}
 	mountpoint_read_ahead(k->mount.device, READ_AHEAD_KIB);
+	k->recorded = mountpoint_record(k->dir, k->o);
 	return 0;
 }
 
@@ -237,6 +238,8 @@ static int keep(struct keeper *k)
 	if (code > 128)
 		log_error("'%s': the server was killed (%s)", k->dir, strsignal(code - 128));
 	keeper_unmount(k, &detached); /* what a dead server left */
+	if (k->recorded)
+		mountpoint_forget(k->dir); /* others may have unmounted it, not by way of us */
 	return code;
 }
 

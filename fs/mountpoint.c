@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fs/mountpoint.h"
 #include "fs/channel.h"
+#include "fs/log.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -179,8 +180,8 @@ static void fusermount_options(char *out, size_t cap, const struct options *o, b
 	append_escaped(out, cap, source_name_of(o));
 }
 
-/* Runs fusermount3 with its stderr in `text`; its exit status or -errno. comm: see fuse's _FUSE_COMMFD. */
-static int fusermount(char *const argv[], int comm, char *text, size_t cap)
+/* Runs a program with its stderr in `text`; its exit status or -errno. comm: see fuse's _FUSE_COMMFD. */
+static int run_program(char *const argv[], int comm, char *text, size_t cap)
 {
 	posix_spawn_file_actions_t actions;
 	int pipefd[2], status, r;
@@ -251,7 +252,7 @@ static int mount_by_helper(const char *dir, const struct options *o, bool read_o
 	fusermount_options(list, sizeof(list), o, read_only);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return error_set(e, errno, "socketpair: %s", strerror(errno));
-	r = fusermount(argv, pair[0], text, sizeof(text));
+	r = run_program(argv, pair[0], text, sizeof(text));
 	close(pair[0]);
 	*out = r == 0 ? receive_descriptor(pair[1]) : -1;
 	close(pair[1]);
@@ -261,6 +262,33 @@ static int mount_by_helper(const char *dir, const struct options *o, bool read_o
 		return error_set(e, EPERM, "cannot mount on '%s': %s", dir,
 			*text ? text : "fusermount3 failed");
 	return 0;
+}
+
+static int helper_record(char *const argv[])
+{
+	char text[600];
+	int r = run_program(argv, -1, text, sizeof(text));
+
+	if (r)
+		log_note("%s: %s", argv[0], r < 0 ? strerror(-r) : text);
+	return r;
+}
+
+bool mountpoint_record(const char *dir, const struct options *o)
+{
+	char *argv[] = {"mount", "--fake", "--internal-only", "--no-canonicalize", "-t", "fuse.wiamodel", "-o",
+		"uhelper=fuse.wiamodel", "--", (char *)source_name_of(o), (char *)dir, NULL};
+
+	return geteuid() == 0 && helper_record(argv) == 0;
+}
+
+void mountpoint_forget(const char *dir)
+{
+	char *argv[] = {"umount", "--fake", "--internal-only", "--no-canonicalize", "--", (char *)dir, NULL};
+	struct stat st;
+
+	if (geteuid() == 0 && stat("/run/mount/utab", &st) == 0 && st.st_size > 0)
+		helper_record(argv);
 }
 
 int mountpoint_mount(const char *dir, const struct options *o, bool read_only, int *fd,
@@ -282,11 +310,13 @@ int mountpoint_unmount(const char *dir, bool lazy, bool force, struct error *e)
 	char *argv[] = {"fusermount3", lazy ? "-uz" : "-u", "--", (char *)dir, NULL};
 	int flags = UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0) | (force ? MNT_FORCE : 0), r;
 
-	if (umount2(dir, flags) == 0)
+	if (umount2(dir, flags) == 0) {
+		mountpoint_forget(dir);
 		return 0;
+	}
 	r = -errno;
 	if (r == -EPERM) {
-		r = fusermount(argv, -1, text, sizeof(text));
+		r = run_program(argv, -1, text, sizeof(text));
 		if (r == 0)
 			return 0;
 		if (r > 0 && strstr(text, "busy"))

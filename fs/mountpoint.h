@@ -16,6 +16,14 @@ int mountpoint_mount(const char *dir, const struct options *o, bool read_only, i
 /* -EBUSY when in use and not lazy. */
 int mountpoint_unmount(const char *dir, bool lazy, bool force, struct error *e);
 
+/*
+ * For root umount(8) takes a short way, on which it never learns the type of a mount and so runs no helper; nothing would
+ * save before unmounting, nor wait. Unless its table (/run/mount/utab) has a record of the mount. Both are
+ * nothing for other users.
+ */
+bool mountpoint_record(const char *dir, const struct options *o);
+void mountpoint_forget(const char *dir);
+
 struct mount_line {
 	char device[32]; /* "0:57" */
 	char type[64];

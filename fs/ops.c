@@ -109,15 +109,27 @@ static void reply_result(fuse_req_t req, uint64_t inode, int r, const struct err
 	changes_end(m->changes);
 }
 
+/* With umask= the model file's mode does not count, as for any FUSE mount. */
+static mode_t shown_mode(const struct mount *m, const struct attr *a)
+{
+	mode_t all;
+
+	if (m->o.umask == OPTION_UNSET || a->entry.kind == ENTRY_LINK)
+		return a->mode;
+	all = S_ISDIR(a->mode) ? 0777 : 0666;
+	if (!(a->mode & 0222))
+		all &= (mode_t)~0222;
+	return (a->mode & (mode_t)~07777) | (all & (mode_t)~m->o.umask);
+}
+
 static void fill_stat(const struct mount *m, const struct attr *a, struct stat *st)
 {
-	mode_t mask = m->o.umask == OPTION_UNSET ? 0 : (mode_t)m->o.umask & 07777;
 	struct stat model;
 
 	workspace_model_stat(m->w, &model);
 	memset(st, 0, sizeof(*st));
 	st->st_ino = a->entry.inode;
-	st->st_mode = a->entry.kind == ENTRY_LINK ? a->mode : a->mode & ~mask;
+	st->st_mode = shown_mode(m, a);
 	st->st_nlink = a->entry.links;
 	st->st_uid = m->o.uid == OPTION_UNSET ? model.st_uid : m->o.uid;
 	st->st_gid = m->o.gid == OPTION_UNSET ? model.st_gid : m->o.gid;

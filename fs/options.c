@@ -52,7 +52,7 @@ static const struct option_row rows[] = {
 	{"allow_other", 0, OPT_TRUE, AT(allow_other), NULL, "other users may look in, as far as the modes allow"},
 	{"uid", 0, OPT_NUMBER, AT(uid), "N", "owner to show (default: the model file's)"},
 	{"gid", 0, OPT_NUMBER, AT(gid), "N", "group to show"},
-	{"umask", 0, OPT_OCTAL, AT(umask), "MASK", "permission bits not to show, octal"},
+	{"umask", 0, OPT_OCTAL, AT(umask), "MASK", "permission bits nobody has, octal (default: the model file's)"},
 	{"fsname", 0, OPT_STRING, AT(fsname), "NAME", "source to show in mount tables (default: the model's path)"},
 	{"nonempty", 0, OPT_TRUE, AT(nonempty), NULL, "mount over a directory that is not empty"},
 	{"timeout", 0, OPT_NUMBER, AT(timeout), "SECONDS", "give up when reading the model takes longer"},

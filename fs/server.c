@@ -285,5 +285,8 @@ int server_run(const struct options *o, int sock, pid_t keeper)
 		workspace_close(s.w);
 		return EXIT_MOUNT;
 	}
-	return serve_until_end(&s, &set);
+	log_note("serving '%s'%s", o->model, workspace_is_read_only(s.w) ? ", read-only" : "");
+	code = serve_until_end(&s, &set);
+	log_note("ended serving '%s'", o->model);
+	return code;
 }

@@ -131,4 +131,6 @@ if [ "$(id -u)" = 0 ]; then
 	expect 0 "" umount "$work/u/m"
 	await not_mounted "$work/u/m" || fail "root cannot unmount a user's mount"
 fi
+# umount(8) remembers a mount only as long as it is there
+await eval '! grep -qs "$work/" /run/mount/utab' || fail "a record stays: $(cat /run/mount/utab)"
 finish
