@@ -85,8 +85,6 @@ static struct value *take_item(struct reader *x, uint8_t kind)
 		return value_uint(x->a, bits);
 	case ATTR_FLOATS:
 		return value_float(x->a, d);
-	case ATTR_FLOATS32:
-		return value_float32(x->a, (float)d);
 	case ATTR_BOOLS:
 		return value_bool(x->a, bits != 0);
 	default:

@@ -238,7 +238,7 @@ static void choose_memory(struct attr_read *x)
 		x->memory = H5Tcopy(x->kind == ATTR_UINTS ? H5T_NATIVE_UINT64 : H5T_NATIVE_INT64);
 		break;
 	case H5T_FLOAT:
-		x->kind = x->look.size <= 4 ? ATTR_FLOATS32 : ATTR_FLOATS;
+		x->kind = ATTR_FLOATS;
 		x->memory = H5Tcopy(H5T_NATIVE_DOUBLE);
 		break;
 	default:
@@ -760,7 +760,7 @@ int hdf5_list_work(void *arg, struct reply *r, struct error *e)
 		return result;
 	reply_u8(r, REC_FILE);
 	reply_u32(r, superblock_version(w.file));
-	if (H5Oget_info(w.file, &root) < 0)
+	if (H5Oget_info2(w.file, &root, H5O_INFO_BASIC) < 0)
 		return hdf5_complain(e, "the root group cannot be read");
 	if (see(&w, root.addr, STR(""), &first) < 0 || put_object(&w, root.addr, STR(""), 0) < 0)
 		return error_set(e, ENOMEM, "out of memory for the file's structure");

@@ -41,7 +41,7 @@ void hdf5_library_init(void);
 
 /* reply records; hdf5.c reads them */
 enum { REC_FILE = 1, REC_OBJECT, REC_ATTR, REC_END };
-enum { ATTR_NONE, ATTR_STRINGS, ATTR_INTS, ATTR_UINTS, ATTR_FLOATS, ATTR_FLOATS32, ATTR_BOOLS };
+enum { ATTR_NONE, ATTR_STRINGS, ATTR_INTS, ATTR_UINTS, ATTR_FLOATS, ATTR_BOOLS };
 
 struct hdf5_list_work {
 	struct hdf5_store store;

@@ -199,7 +199,9 @@ static void enter(int src, int pipe)
 		signal(reset[i], SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (!SANITIZED)
+	if (SANITIZED) /* its reports about the library are not about us */
+		close(STDERR_FILENO);
+	else
 		close_others(src, pipe);
 	set_limit(RLIMIT_CORE, 0);
 	set_limit(RLIMIT_CPU, child_limits.seconds + 1);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 static struct value *value_new(struct arena *a, enum value_kind kind)
 {
@@ -216,6 +217,39 @@ static bool equal(const struct value *a, const struct value *b, unsigned depth)
 	return false;
 }
 
+/* Equal keys in order of appearance; qsort is not stable, the addresses are. */
+static int member_cmp(const void *px, const void *py)
+{
+	const struct member *x = *(const struct member *const *)px, *y = *(const struct member *const *)py;
+	int c = str_cmp(x->key, y->key);
+
+	return c ? c : (x > y) - (x < y);
+}
+
+static void sort_members(const struct value *v, const struct member **out)
+{
+	for (size_t i = 0; i < v->map.count; i++)
+		out[i] = &v->map.members[i];
+	qsort(out, v->map.count, sizeof(*out), member_cmp);
+}
+
+/* Maps of one count. Some formats keep no order, so none is compared. */
+static bool map_equal(const struct value *a, const struct value *b, unsigned depth)
+{
+	size_t n = a->map.count;
+	const struct member **sorted = n ? reallocarray(NULL, n, 2 * sizeof(*sorted)) : NULL;
+	bool same = !n || sorted;
+
+	if (sorted) {
+		sort_members(a, sorted);
+		sort_members(b, sorted + n);
+	}
+	for (size_t i = 0; same && i < n; i++)
+		same = str_eq(sorted[i]->key, sorted[n + i]->key) && equal(sorted[i]->value, sorted[n + i]->value, depth);
+	free(sorted);
+	return same;
+}
+
 static bool list_equal(const struct value *a, const struct value *b, unsigned depth)
 {
 	if (a->kind != VALUE_MAP) {
@@ -226,13 +260,7 @@ static bool list_equal(const struct value *a, const struct value *b, unsigned de
 				return false;
 		return true;
 	}
-	if (a->map.count != b->map.count)
-		return false;
-	for (size_t i = 0; i < a->map.count; i++)
-		if (!str_eq(a->map.members[i].key, b->map.members[i].key) ||
-			!equal(a->map.members[i].value, b->map.members[i].value, depth))
-			return false;
-	return true;
+	return a->map.count == b->map.count && map_equal(a, b, depth);
 }
 
 bool value_equal(const struct value *a, const struct value *b)
