@@ -276,7 +276,8 @@ static enum end collect(int fd, struct reply *r)
 static int complain(const char *what, enum end how, int status, struct error *e)
 {
 	if (how == END_LATE)
-		return error_set(e, EIO, "%s took longer than %u seconds and was stopped", what, child_limits.seconds);
+		return error_set(e, EIO, "%s took longer than %u second%s and was stopped", what,
+			child_limits.seconds, child_limits.seconds == 1 ? "" : "s");
 	if (how == END_BIG)
 		return error_set(e, EIO, "%s found more than %u bytes of structure", what, LIMIT_METADATA);
 	if (how == END_MEMORY)
