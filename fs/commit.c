@@ -173,7 +173,7 @@ static int write_files(struct job *j, struct error *e)
 			continue;
 		r = output_open(&j->files[i], j->dir_fd, name_of(j, i), 0666, e);
 		if (r == 0)
-			r = output_map(j->files[i].fd, &j->plan.files[i].map, NULL, e);
+			r = output_map(j->files[i].fd, &j->plan.files[i].map, OUTPUT_SYNC, NULL, e);
 		if (r == 0)
 			r = keep_attributes(j, i, e);
 		if (r == 0 && fsync(j->files[i].fd) < 0)

@@ -388,7 +388,7 @@ static int settle(struct draft *d, struct error *e)
 
 	if (r < 0)
 		goto out;
-	r = output_map(fd, d->map, NULL, e);
+	r = output_map(fd, d->map, 0, NULL, e);
 	if (r < 0)
 		close(fd);
 	else

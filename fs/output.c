@@ -16,14 +16,15 @@
 #define BUFFER (256u << 10)
 /* Kernels share or copy whole pages. Ranges that lie differently in their pages go faster through the buffer. */
 #define PAGE 4096u
-/* so that a progress bar moves */
-#define KERNEL_STEP (64u << 20)
+/* so that a progress bar moves, and the disk too */
+#define STEP (16u << 20)
 /* maps in maps: an edit of an edit; deeper ones are read through, which is right but slower */
 #define MAP_DEPTH 8
 
 struct writer {
 	int fd;
 	uint64_t at; /* in the output */
+	uint64_t started; /* the disk was told to write up to here; UINT64_MAX: it never is */
 	const struct output_progress *progress;
 	unsigned char *buf;
 	struct error *e;
@@ -34,6 +35,11 @@ static void advance(struct writer *w, uint64_t n)
 	w->at += n;
 	if (w->progress && n)
 		w->progress->add(w->progress->arg, n);
+	if (w->started < w->at && w->at - w->started >= STEP) {
+		/* only a hint; what fails is reported by fsync */
+		sync_file_range(w->fd, (off_t)w->started, (off_t)(w->at - w->started), SYNC_FILE_RANGE_WRITE);
+		w->started = w->at;
+	}
 }
 
 static int write_failed(struct error *e, int code)
@@ -108,7 +114,7 @@ static uint64_t put_range(struct writer *w, int from, uint64_t pos, uint64_t siz
 
 	while (done < size) {
 		off_t in = (off_t)(pos + done), out = (off_t)w->at;
-		uint64_t step = size - done < KERNEL_STEP ? size - done : KERNEL_STEP;
+		uint64_t step = size - done < STEP ? size - done : STEP;
 		ssize_t n = copy_file_range(from, &in, w->fd, &out, (size_t)step, 0);
 
 		if (n <= 0)
@@ -201,10 +207,13 @@ static int put_map(struct writer *w, const struct extmap *m, uint64_t offset, ui
 	return 0;
 }
 
-int output_map(int fd, const struct extmap *m, const struct output_progress *progress,
+int output_map(int fd, const struct extmap *m, unsigned flags, const struct output_progress *progress,
 	struct error *e)
 {
-	struct writer w = {.fd = fd, .progress = progress, .e = e};
+	struct writer w = {.fd = fd,
+		.started = flags & OUTPUT_SYNC ? 0 : UINT64_MAX,
+		.progress = progress,
+		.e = e};
 	int r = extmap_failed(m, e);
 
 	if (r < 0)

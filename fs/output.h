@@ -6,7 +6,7 @@
  *
  *	struct output_file o;
  *	output_open(&o, dir_fd, "model.bin", 0666, e);
- *	output_map(o.fd, &map, &progress, e);
+ *	output_map(o.fd, &map, OUTPUT_SYNC, &progress, e);
  *	output_finish(&o, OUTPUT_SYNC, e);      // or output_abandon(&o)
  *
  * The file has a temporary name until output_finish, so nobody sees half of it.
@@ -21,10 +21,6 @@ struct output_progress {
 	void *arg;
 };
 
-/* Makes fd, a file that was empty, hold exactly the map. progress may be NULL. */
-int output_map(int fd, const struct extmap *m, const struct output_progress *progress,
-	struct error *e);
-
 struct output_file {
 	int fd, dir_fd; /* dir_fd is borrowed */
 	char *name, *temp;
@@ -34,6 +30,11 @@ enum {
 	OUTPUT_REPLACE = 1, /* else EEXIST when the name is taken */
 	OUTPUT_SYNC = 2,    /* durable before the name appears, and the name too */
 };
+
+/* Makes fd, a file that was empty, hold exactly the map. flags: OUTPUT_SYNC when it will be synced; the disk then
+ * begins to write before everything is copied. progress may be NULL. */
+int output_map(int fd, const struct extmap *m, unsigned flags, const struct output_progress *progress,
+	struct error *e);
 
 int output_open(struct output_file *o, int dir_fd, const char *name, mode_t mode, struct error *e);
 /* Closes, and gives the file its name; on failure it is removed. */

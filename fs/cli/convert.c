@@ -92,7 +92,7 @@ static int write_files(struct convert *c, struct error *e)
 	for (size_t i = 0; !r && i < c->plan.count; i++) {
 		r = output_open(&c->files[i], c->dir, file_name(c, i), 0666, e);
 		if (!r)
-			r = output_map(c->files[i].fd, &c->plan.files[i].map, &c->progress.output, e);
+			r = output_map(c->files[i].fd, &c->plan.files[i].map, OUTPUT_SYNC, &c->progress.output, e);
 	}
 	progress_end(&c->progress);
 	return r;

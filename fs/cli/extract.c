@@ -64,7 +64,7 @@ static int write_file(struct extract *x, int dir, const char *name, const struct
 	r = output_open(&o, dir, name, 0666, e);
 	if (r < 0)
 		goto out;
-	r = output_map(o.fd, &map, &x->progress.output, e);
+	r = output_map(o.fd, &map, 0, &x->progress.output, e);
 	if (!r)
 		r = set_times(x, dir, o.temp, e);
 	if (!r)

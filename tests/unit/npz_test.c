@@ -52,7 +52,7 @@ static struct model *save(struct model *m, const char *name)
 			continue;
 		r = output_open(&o, dir, plan.files[i].name[0] ? plan.files[i].name : name, 0600, &e);
 		if (!r)
-			r = output_map(o.fd, &plan.files[i].map, NULL, &e);
+			r = output_map(o.fd, &plan.files[i].map, 0, NULL, &e);
 		if (!r)
 			r = output_finish(&o, OUTPUT_REPLACE, &e);
 	}

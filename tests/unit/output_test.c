@@ -64,7 +64,7 @@ static void pieces(void)
 	CHECK(extmap_failed(&m, &e) == 0);
 	CHECK(output_open(&o, dir, "out", 0600, &e) == 0);
 	CHECK(slurp("out", got, sizeof(got)) == SIZE_MAX); /* not under its name yet */
-	CHECK(output_map(o.fd, &m, &progress, &e) == 0);
+	CHECK(output_map(o.fd, &m, 0, &progress, &e) == 0);
 	CHECK(written == m.size);
 	CHECK(output_finish(&o, OUTPUT_SYNC, &e) == 0);
 	CHECK(m.size == 4 + 8000 + 5000 + 33);
@@ -84,11 +84,11 @@ static void replacing(void)
 
 	extmap_append_copy(&m, "new", 3);
 	CHECK(output_open(&o, dir, "out", 0600, NULL) == 0);
-	CHECK(output_map(o.fd, &m, NULL, NULL) == 0);
+	CHECK(output_map(o.fd, &m, 0, NULL, NULL) == 0);
 	CHECK(output_finish(&o, 0, NULL) == -EEXIST);
 	CHECK(slurp("out", got, sizeof(got)) == 8); /* the old one */
 	CHECK(output_open(&o, dir, "out", 0600, NULL) == 0);
-	CHECK(output_map(o.fd, &m, NULL, NULL) == 0);
+	CHECK(output_map(o.fd, &m, 0, NULL, NULL) == 0);
 	CHECK(output_finish(&o, OUTPUT_REPLACE, NULL) == 0);
 	CHECK(slurp("out", got, sizeof(got)) == 3 && memcmp(got, "new", 3) == 0);
 	extmap_release(&m);
@@ -106,7 +106,7 @@ static void failing(void)
 	extmap_append(&m, &x);
 	codec_unref(c);
 	CHECK(output_open(&o, dir, "bad", 0600, &e) == 0);
-	CHECK(output_map(o.fd, &m, NULL, &e) == -EIO);
+	CHECK(output_map(o.fd, &m, 0, NULL, &e) == -EIO);
 	CHECK(strstr(e.text, "damaged here"));
 	output_abandon(&o);
 	output_abandon(&o); /* twice is fine */

@@ -90,7 +90,7 @@ static struct model *save(struct model *m, const char *name)
 	if (!r)
 		r = output_open(&o, dir, name, 0600, &e);
 	if (!r)
-		r = output_map(o.fd, &p.files[0].map, NULL, &e);
+		r = output_map(o.fd, &p.files[0].map, 0, NULL, &e);
 	if (!r)
 		r = output_finish(&o, OUTPUT_REPLACE, &e);
 	if (r)
@@ -283,7 +283,7 @@ static struct model *write_plan(void)
 		if (plan.files[i].unchanged)
 			continue;
 		CHECK(output_open(&o, dir, name, 0600, &e) == 0);
-		CHECK(output_map(o.fd, &plan.files[i].map, NULL, &e) == 0);
+		CHECK(output_map(o.fd, &plan.files[i].map, 0, NULL, &e) == 0);
 		CHECK(output_finish(&o, OUTPUT_REPLACE, &e) == 0);
 	}
 	for (size_t i = 0; i < plan.obsolete_count; i++)
