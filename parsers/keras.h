@@ -24,6 +24,8 @@ struct keras {
 	enum keras_layout layout;
 	struct str weights;    /* the group with the layers of KERAS_LEGACY, "" or "model_weights" */
 	struct value *config;  /* {"class_name", "config"} of the model or NULL */
+	struct str config_text;
+	struct str version;    /* of Keras, "3.15.1" */
 	uint32_t *by_path;     /* open addressing: index in file.objects + 1 */
 	uint32_t by_path_mask;
 	uint64_t steps; /* spent on finding layers in the configuration */
@@ -54,8 +56,42 @@ int keras_imply(struct keras *k, const char *key, struct value *v, struct error 
 int keras_imply_all(struct keras *k, struct str version, struct error *e);
 /* JSON as Python writes it; NaN and Infinity become strings. NULL with a warning when it is none. */
 struct value *keras_json(struct model *m, struct str text, const char *what);
+/* Whether it is JSON without those, so that it may be written anew. */
+bool keras_json_is_plain(struct str text);
 /* ops, graphs, ports; preprocessing. From k->config. */
 int keras_add_graph(struct keras *k, struct error *e);
+
+/* ---- between the layouts; keras_convert.c ---- */
+
+struct keras_place {
+	const struct tensor *t;
+	struct str path; /* of its dataset */
+};
+
+struct keras_group {
+	struct str path;
+	struct str attr;     /* "" = none */
+	struct value *value;
+};
+
+/* Where the tensors of a model with a configuration lie in another layout, and the groups with their attributes. */
+struct keras_plan {
+	struct arena *a;
+	struct keras_place *places;
+	size_t place_count, place_cap;
+	struct keras_group *groups;
+	size_t group_count, group_cap;
+};
+
+/* The driver's facts of a model that Keras can build, or NULL. */
+const struct keras *keras_of(const struct model *m);
+/* Whole models of .h5: model_weights/LAYER/NAME. EOPNOTSUPP when a layer's order of weights is unknown. */
+int keras_to_legacy(const struct model *m, struct keras_plan *out, struct error *e);
+/* Keras 3: layers/CLASS_N/vars/K. */
+int keras_to_vars(const struct model *m, struct keras_plan *out, struct error *e);
+/* config.json from a model_config of Keras 3; heap. */
+char *keras_modern_config(const struct keras *k, struct arena *a, size_t *len, struct error *e);
+void keras_plan_release(struct keras_plan *p);
 
 /* ---- writing; keras_write.c ---- */
 
@@ -70,8 +106,12 @@ int keras_check_edit(const struct model *m, const struct edit *x, struct error *
  */
 int keras_plan_weights(const struct model *m, struct plan *p, bool properties, struct extmap *out, bool *same,
 	struct error *e);
-/* A new HDF5 file with the tensors of any model, under their names. */
-int keras_create_weights(const struct model *m, struct plan *p, struct extmap *out, struct error *e);
+/*
+ * A new HDF5 file with the tensors of any model, under their names or, with places, there. properties: whether they become
+ * attributes of the root.
+ */
+int keras_create_weights(const struct model *m, const struct keras_plan *places, bool properties, struct plan *p,
+	struct extmap *out, struct error *e);
 /* A property that only repeats what the file implies anyway. */
 bool keras_is_implied(const struct keras *k, struct arena *a, const struct member *property);
 

@@ -66,6 +66,7 @@ static int read_model_keys(struct keras *k, struct error *e)
 {
 	struct str version = root_text(k, "keras_version"), config = root_text(k, "model_config");
 
+	k->config_text = config;
 	if (config.len)
 		k->config = keras_json(k->m, config, "model_config");
 	if (k->layout == KERAS_NONE && !config.len)
@@ -109,6 +110,31 @@ static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
 	return r;
 }
 
+static int plan_losses(const struct model *m, struct plan *p, struct error *e)
+{
+	struct model shown = *m;
+
+	if (keras_of(m)) { /* the graph and the configuration go along */
+		shown.op_count = shown.file_count = 0;
+		if (value_get(m->base ? m->base->format_info : m->format_info, "compile_config") &&
+			plan_loss(p, "compile_config has no place in HDF5 as it is") < 0)
+			return no_memory(e);
+	}
+	return plan_plain_losses(p, &shown, "HDF5") < 0 ? no_memory(e) : 0;
+}
+
+/* A model that Keras can build, as its own .h5. */
+static int plan_whole_model(const struct model *m, struct plan *p, struct extmap *map, struct error *e)
+{
+	struct keras_plan places = {.a = p->arena};
+	int r = keras_to_legacy(m, &places, e);
+
+	if (!r)
+		r = keras_create_weights(m, &places, true, p, map, e);
+	keras_plan_release(&places);
+	return r;
+}
+
 static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
 {
 	struct extmap *map = plan_file(p, "");
@@ -127,8 +153,12 @@ static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
 		p->files[p->count - 1].unchanged = !r && same && p->in_place;
 		return r;
 	}
-	r = plan_plain_losses(p, m, "HDF5") < 0 ? no_memory(e) : 0;
-	return r < 0 ? r : keras_create_weights(m, p, map, e);
+	r = plan_losses(m, p, e);
+	if (!r && keras_of(m))
+		r = plan_whole_model(m, p, map, e);
+	else if (!r)
+		r = keras_create_weights(m, NULL, true, p, map, e);
+	return r;
 }
 
 static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", NULL};

@@ -443,6 +443,7 @@ int keras_imply_all(struct keras *k, struct str version, struct error *e)
 	struct value *name = value_get(value_get(k->config, "config"), "name");
 	int r = keras_imply(k, "framework", value_cstr(k->m->arena, "Keras"), e);
 
+	k->version = version;
 	if (!r && name && name->kind == VALUE_STRING)
 		r = keras_imply(k, "name", name, e);
 	if (!r && version.len)
@@ -481,6 +482,15 @@ static size_t quote_words(struct str in, char *out)
 			out[n++] = in.ptr[i];
 	}
 	return n;
+}
+
+bool keras_json_is_plain(struct str text)
+{
+	char *quoted = text.len <= LIMIT_METADATA ? malloc(text.len * 2 + 1) : NULL;
+	bool plain = quoted && quote_words(text, quoted) == text.len;
+
+	free(quoted);
+	return plain;
 }
 
 struct value *keras_json(struct model *m, struct str text, const char *what)

@@ -472,7 +472,7 @@ static int widen(struct editor *x, const struct tensor *t, struct owned *own, en
 	return 0;
 }
 
-static int create_tensor(struct editor *x, const struct tensor *t, struct owned *own)
+static int create_tensor(struct editor *x, const struct tensor *t, struct str path, struct owned *own)
 {
 	struct extent data = t->data;
 	enum dtype d = t->dtype;
@@ -480,33 +480,63 @@ static int create_tensor(struct editor *x, const struct tensor *t, struct owned 
 
 	if (t->problem.len)
 		return error_set(x->e, EIO, "tensor '%.*s' is damaged: %.*s", STR_ARG(t->name), STR_ARG(t->problem));
-	if (!is_path(t->name))
-		return error_set(x->e, EINVAL, "HDF5 cannot name a tensor '%.*s'", STR_ARG(t->name));
+	if (!is_path(path))
+		return error_set(x->e, EINVAL, "HDF5 cannot name a tensor '%.*s'", STR_ARG(path));
 	if (!hdf5_holds(d) || (t->real && x->p->real)) {
 		r = widen(x, t, own, &d);
 		if (r)
 			return r < 0 ? r : 0;
 		data = own->list[own->count - 1];
 	}
-	return make(x, t->name, t, d, &data, false);
+	return make(x, path, t, d, &data, false);
 }
 
-int keras_create_weights(const struct model *m, struct plan *p, struct extmap *out, struct error *e)
+static int create_groups(struct editor *x, const struct keras_plan *places)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < places->group_count; i++) {
+		const struct keras_group *g = &places->groups[i];
+
+		if (g->path.len && !step(x, HDF5_MAKE_GROUP, g->path))
+			return no_memory(x->e);
+		if (g->attr.len)
+			r = set_attr(x, g->path, g->attr, g->value);
+	}
+	return r;
+}
+
+static int create_properties(struct editor *x, const struct value *properties)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && properties && i < properties->map.count; i++) {
+		const struct member *prop = &properties->map.members[i];
+
+		if (hdf5_attr_holds(prop->value) && !memchr(prop->key.ptr, '\0', prop->key.len) && prop->key.len)
+			r = set_attr(x, STR(""), prop->key, prop->value);
+		else if (plan_loss(x->p, "property '%.*s' has no place in HDF5", STR_ARG(prop->key)) < 0)
+			r = no_memory(x->e);
+	}
+	return r;
+}
+
+int keras_create_weights(const struct model *m, const struct keras_plan *places, bool properties, struct plan *p,
+	struct extmap *out, struct error *e)
 {
 	struct editor x = {.m = m, .p = p, .a = p->arena, .e = e};
 	struct owned own = {arena_array(p->arena, (size_t)m->tensor_count + 1, sizeof(*own.list)), 0};
 	int r = own.list ? 0 : no_memory(e);
 
-	for (uint32_t i = 0; !r && i < m->tensor_count; i++)
-		r = create_tensor(&x, &m->tensors[i], &own);
-	for (size_t i = 0; !r && m->meta.properties && i < m->meta.properties->map.count; i++) {
-		const struct member *prop = &m->meta.properties->map.members[i];
-
-		if (hdf5_attr_holds(prop->value) && !memchr(prop->key.ptr, '\0', prop->key.len) && prop->key.len)
-			r = set_attr(&x, STR(""), prop->key, prop->value);
-		else if (plan_loss(p, "property '%.*s' has no place in HDF5", STR_ARG(prop->key)) < 0)
-			r = no_memory(e);
-	}
+	for (size_t i = 0; !r && places && i < places->place_count; i++)
+		r = create_tensor(&x, places->places[i].t, places->places[i].path, &own);
+	for (uint32_t i = 0; !r && !places && i < m->tensor_count; i++)
+		r = create_tensor(&x, &m->tensors[i], m->tensors[i].name, &own);
+	/* properties first: what the groups say of the root counts */
+	if (!r && properties)
+		r = create_properties(&x, m->meta.properties);
+	if (!r && places)
+		r = create_groups(&x, places);
 	if (!r)
 		r = hdf5_change(NULL, NULL, x.steps, x.step_count, NULL, 0, out, e);
 	for (size_t i = 0; i < own.count; i++)

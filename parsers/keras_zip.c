@@ -99,6 +99,7 @@ static int read_config(struct keras *k, const struct archive *z, struct error *e
 
 	if (r < 0 || !z->config)
 		return r;
+	k->config_text = text;
 	k->config = keras_json(k->m, text, CONFIG);
 	for (size_t i = 0; i < 2; i++) {
 		struct value *v = value_get(k->config, shown[i]);
@@ -366,6 +367,87 @@ static int plan_edited(const struct model *m, struct plan *p, struct extmap *map
 	return r;
 }
 
+/* The properties of a .h5 that Keras itself writes there are elsewhere in an archive. */
+static struct extmap *new_metadata(const struct model *m, const struct keras *k, struct arena *a)
+{
+	static const char *const taken[] = {"model_config", "training_config", "keras_version", "backend", "date_saved"};
+	const struct value *p = m->meta.properties;
+	struct value *kept = value_map(a);
+	struct extmap *map = extmap_new();
+	struct json j = {0};
+	size_t len;
+	char *text;
+
+	value_set(a, kept, STR("keras_version"), value_str(a, k->version));
+	for (size_t i = 0; p && i < p->map.count; i++) {
+		bool skip = keras_is_implied(k, a, &p->map.members[i]);
+
+		for (size_t t = 0; t < sizeof(taken) / sizeof(*taken); t++)
+			skip |= str_is(p->map.members[i].key, taken[t]);
+		if (!skip)
+			value_set(a, kept, p->map.members[i].key, p->map.members[i].value);
+	}
+	json_value(&j, kept);
+	json_end(&j);
+	text = json_take(&j, &len);
+	if (map && text && extmap_append_take(map, text, len) == 0)
+		return map;
+	extmap_unref(map);
+	return NULL;
+}
+
+static int new_config(const struct keras *k, struct arena *a, struct extmap **out, struct error *e)
+{
+	struct extmap *map = extmap_new();
+	size_t len = 0;
+	char *text = map ? keras_modern_config(k, a, &len, e) : NULL;
+
+	if (text && extmap_append_take(map, text, len) == 0) {
+		*out = map;
+		return 0;
+	}
+	extmap_unref(map);
+	return e && e->code ? -e->code : no_memory(e);
+}
+
+/* From a whole model in .h5. */
+static int plan_new(const struct model *m, struct plan *p, struct extmap *map, struct error *e)
+{
+	struct writer w = {.m = m, .k = keras_of(m), .p = p, .e = e};
+	struct keras_plan places = {.a = p->arena};
+	struct model shown = *m;
+	struct extmap *config = NULL;
+	int r = keras_to_vars(m, &places, e);
+
+	shown.op_count = 0;
+	if (!r && (plan_plain_losses(p, &shown, "a .keras archive") < 0 ||
+			  (value_get(m->meta.properties, "training_config") &&
+				  plan_loss(p, "training_config has no place in a .keras archive as it is") < 0)))
+		r = no_memory(e);
+	w.weights = extmap_new();
+	if (!r)
+		r = w.weights ? keras_create_weights(m, &places, false, p, w.weights, e) : no_memory(e);
+	if (!r)
+		r = new_config(w.k, p->arena, &config, e);
+	if (!r && zip_begin(&w.zip, map) == 0) {
+		r = put_member(&w, STR(METADATA), new_metadata(m, w.k, p->arena));
+		if (!r)
+			r = put_member(&w, STR(CONFIG), extmap_ref(config));
+		if (!r)
+			r = put_member(&w, STR(WEIGHTS), extmap_ref(w.weights));
+		if (r < 0)
+			zip_release(&w.zip);
+		else
+			r = zip_end(&w.zip, e);
+	} else if (!r) {
+		r = no_memory(e);
+	}
+	extmap_unref(config);
+	extmap_unref(w.weights);
+	keras_plan_release(&places);
+	return r;
+}
+
 static int keras_zip_plan(const struct model *m, struct plan *p, struct error *e)
 {
 	const struct model *own = m->base ? m->base : m;
@@ -373,9 +455,11 @@ static int keras_zip_plan(const struct model *m, struct plan *p, struct error *e
 
 	if (!map)
 		return no_memory(e);
-	if (own->format != &format_keras)
-		return error_set(e, EOPNOTSUPP, "a .keras archive needs the configuration of its layers, which %s does not bring",
+	if (own->format != &format_keras && !keras_of(m))
+		return error_set(e, EOPNOTSUPP, "a .keras archive needs the configuration of its layers, which this %s file does not bring",
 			own->format->title);
+	if (own->format != &format_keras)
+		return plan_new(m, p, map, e);
 	if (m->base)
 		return plan_edited(m, p, map, e);
 	extmap_append_source(map, own->sources[0], 0, source_size(own->sources[0]));
@@ -389,7 +473,8 @@ const struct format format_keras = {
 	.title = "Keras",
 	.extensions = extensions,
 	.probe = keras_zip_probe,
-	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_FILES,
+	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_FILES |
+	       CAN_CREATE,
 	.parse = keras_zip_parse,
 	.check_edit = keras_check_edit,
 	.plan = keras_zip_plan,

@@ -11,6 +11,7 @@
 
 enum hdf5_step_kind {
 	HDF5_MAKE,      /* dataset `path` of dtype, dims; with `old` it takes that one's place and attributes */
+	HDF5_MAKE_GROUP, /* `path`, unless it is there */
 	HDF5_WRITE,     /* bytes into dataset `path`, through its filters */
 	HDF5_MOVE,      /* `path` to `to` */
 	HDF5_DROP,      /* `path`; groups that are empty then stay */

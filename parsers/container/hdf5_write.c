@@ -321,12 +321,28 @@ static int write_data(struct writer *w, const struct hdf5_step *s)
 	return r ? refuse(w, "cannot write dataset", s->path) : 0;
 }
 
+static int make_group(struct writer *w, const struct hdf5_step *s)
+{
+	hid_t id = H5Gopen2(w->file, s->path.ptr, H5P_DEFAULT), gcpl = -1;
+
+	if (id < 0) {
+		gcpl = H5Pcreate(H5P_GROUP_CREATE);
+		H5Pset_obj_track_times(gcpl, 0);
+		id = H5Gcreate2(w->file, s->path.ptr, w->lcpl, gcpl, H5P_DEFAULT);
+		H5Pclose(gcpl);
+	}
+	H5Gclose(id);
+	return id < 0 ? refuse(w, "cannot make group", s->path) : 0;
+}
+
 static int do_step(struct writer *w, const struct hdf5_step *s, uint64_t *offset)
 {
 	*offset = UINT64_MAX;
 	switch (s->kind) {
 	case HDF5_MAKE:
 		return make(w, s, offset);
+	case HDF5_MAKE_GROUP:
+		return make_group(w, s);
 	case HDF5_WRITE:
 		return write_data(w, s);
 	case HDF5_MOVE:

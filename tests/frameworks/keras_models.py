@@ -259,6 +259,26 @@ def conversions():
                 assert np.array_equal(f[n][()], v), (source, n)
 
 
+def between_layouts():
+    """Whole models from one of Keras' files to the other and back."""
+    data = rng.standard_normal((5, 4)).astype("float32")
+    for make in (functional, sequential):
+        model = make()
+        fill(model)
+        model.save(path("a.keras"))
+        model.save(path("a.h5"))
+        want = model.predict(data, verbose=0)
+        for source, target in (("a.keras", "b.h5"), ("a.h5", "b.keras"), ("b.h5", "c.keras"), ("b.keras", "c.h5")):
+            r = run("convert", "--lossy", "--force", path(source), path(target), text=True)
+            assert r.returncode == 0, (source, target, r.stderr)
+            check_names(model, path(target))
+            again = keras.saving.load_model(path(target))
+            assert np.allclose(again.predict(data, verbose=0), want, rtol=1e-5), (source, target)
+    np.savez(path("plain.npz"), x=np.arange(3))
+    r = run("convert", path("plain.npz"), path("plain.keras"), text=True)
+    assert r.returncode == 1 and "configuration of its layers" in r.stderr and not os.path.exists(path("plain.keras")), r
+
+
 def hostile():
     """A terabyte that is not there: listed at once, read where asked."""
     file = path("t.h5")
@@ -275,7 +295,7 @@ def hostile():
 
 
 try:
-    for test in (storage, hostile, keras3, tf_keras2, legacy_names, conversions):
+    for test in (storage, hostile, keras3, tf_keras2, legacy_names, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
