@@ -531,7 +531,7 @@ static struct value *statistic(struct builder *b, const struct op *op, const cha
 			continue;
 		list = value_list(b->a);
 		for (uint64_t k = 0; k < t->count; k++)
-			value_append(b->a, list, value_float32(b->a, root ? sqrtf(numbers[k]) : numbers[k]));
+			value_append(b->a, list, value_float(b->a, root ? sqrt(numbers[k]) : numbers[k]));
 		return list;
 	}
 	return NULL;

@@ -2,6 +2,7 @@
 """Models made by Keras 3, tf_keras and h5py: read, edited through a mount, converted, and loaded again by the framework."""
 import contextlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -243,6 +244,41 @@ def legacy_names():
     assert np.array_equal(keras.saving.load_model(file).predict(data, verbose=0), model.predict(data, verbose=0))
 
 
+def metadata():
+    """Keys that Keras has no field for, kept where it does not look; a file of the archive."""
+    model = sequential()
+    fill(model)
+    data = rng.standard_normal((5, 4)).astype("float32")
+    want = model.predict(data, verbose=0)
+    for end in (".keras", ".h5"):
+        file = path("meta" + end)
+        model.save(file)
+        with mounted(file) as m:
+            meta = json.load(open(m + "/metadata.json"))
+            assert meta["model"]["name"] == "mine" and meta["model"]["framework_version"] == keras.__version__, meta
+            assert len(meta["preprocessing"]["mean"]) == 4
+            meta["model"].update(author="me", version="1.2.3", license="MIT")
+            meta["properties"]["note"] = "größer"
+            with open(m + "/metadata.json", "w") as f:
+                json.dump(meta, f)
+        meta = json.loads(run("cat", file, "metadata.json").stdout)
+        assert meta["model"]["author"] == "me" and meta["model"]["version"] == "1.2.3", meta
+        assert meta["model"]["name"] == "mine" and meta["properties"]["note"] == "größer", meta
+        if end == ".keras":
+            with zipfile.ZipFile(file) as z:
+                own = json.loads(z.read("metadata.json"))
+        else:
+            with h5py.File(file) as f:
+                own = {k: f.attrs[k] for k in f.attrs}
+        assert own["wiamodel.author"] == "me" and "wiamodel.framework" not in own and "wiamodel.preprocessing" not in own, own
+        assert np.array_equal(keras.saving.load_model(file).predict(data, verbose=0), want)
+    with mounted(path("meta.keras")) as m:
+        text = open(m + "/files/config.json").read()
+        with open(m + "/files/config.json", "w") as f:
+            f.write(text.replace('"mine"', '"other"'))
+    assert keras.saving.load_model(path("meta.keras")).name == "other"
+
+
 def conversions():
     model = functional()
     fill(model)
@@ -295,7 +331,7 @@ def hostile():
 
 
 try:
-    for test in (storage, hostile, keras3, tf_keras2, legacy_names, conversions, between_layouts):
+    for test in (storage, hostile, keras3, tf_keras2, legacy_names, metadata, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
