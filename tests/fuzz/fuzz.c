@@ -9,6 +9,8 @@
  */
 #include "views/tree.h"
 
+#include "parsers/core/limits.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #define ENTRIES_MAX 3000
 #define READ_MAX (64u << 10)
 #define DIRS_MAX 4096
+#define EDITED_MAX 3
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -93,6 +96,44 @@ static void make_plans(struct model *m)
 	}
 }
 
+/* The model after one edit, saved over itself. */
+static void save_edited(struct model *m, const struct edit *x)
+{
+	struct plan p = {.root_name = "model", .in_place = true};
+	struct model *n;
+
+	if (model_edit(m, x, &n, NULL) < 0)
+		return;
+	if (model_plan(n, n->format, &p, NULL) == 0)
+		for (size_t k = 0; k < p.count; k++)
+			read_map(&p.files[k].map);
+	plan_release(&p);
+	model_unref(n);
+}
+
+/* Zeroes for the values, another shape, another name, removal: for the first tensors. */
+static void edit_tensors(struct model *m)
+{
+	for (uint32_t i = 0; i < m->tensor_count && i < EDITED_MAX; i++) {
+		const struct tensor *t = &m->tensors[i];
+		struct edit x = {.kind = EDIT_TENSOR, .id = t->id, .dtype = t->dtype, .rank = t->rank,
+			.data = extent_zero(t->data.size)};
+
+		if (t->dtype != DTYPE_STRING && t->rank <= LIMIT_RANK) {
+			if (t->rank)
+				memcpy(x.shape, t->shape, t->rank * sizeof(*t->shape));
+			save_edited(m, &x);
+			x = (struct edit){.kind = EDIT_TENSOR, .id = t->id, .dtype = DTYPE_FLOAT32, .rank = 1, .shape = {3},
+				.data = extent_zero(12)};
+			save_edited(m, &x);
+		}
+		x = (struct edit){.kind = EDIT_RENAME, .id = t->id, .name = STR("other/name")};
+		save_edited(m, &x);
+		x = (struct edit){.kind = EDIT_REMOVE, .id = t->id};
+		save_edited(m, &x);
+	}
+}
+
 /* An empty directory, so that companions are looked for and not found. */
 static int empty_dir(void)
 {
@@ -123,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_tree(m, &(struct view_options){0});
 		read_tree(m, &(struct view_options){.npy_bits = true});
 		make_plans(m);
+		edit_tensors(m);
 		model_unref(m);
 	} else if (!e.code || !e.text[0]) {
 		abort(); /* a failure says why */
