@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "parsers/core/error.h"
 
+#include "parsers/core/str.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,27 +15,40 @@ void error_clear(struct error *e)
 	}
 }
 
-/* One line, whatever a file's names hold. */
+/* The next character, or one byte escaped, as text; returns how many bytes of raw it stands for. */
+static size_t escaped(const char *raw, size_t left, char piece[12])
+{
+	unsigned char c = (unsigned char)*raw;
+	size_t n = str_utf8_len(raw, left);
+
+	if (c == '\n') {
+		strcpy(piece, "\\n");
+	} else if (n == 0 || c < 0x20 || c == 0x7f) {
+		snprintf(piece, 12, "\\x%02x", c);
+	} else if (c == 0xc2 && (unsigned char)raw[1] < 0xa0) { /* U+0080 to U+009F: terminals obey some of them */
+		snprintf(piece, 12, "\\xc2\\x%02x", (unsigned char)raw[1]);
+	} else {
+		memcpy(piece, raw, n);
+		piece[n] = '\0';
+	}
+	return n ? n : 1;
+}
+
+/* One line of UTF-8, whatever a file's names hold. */
 static void put_escaped(struct error *e, const char *raw)
 {
-	size_t n = 0;
+	size_t n = 0, left = strlen(raw);
 
-	for (; *raw; raw++) {
-		unsigned char c = (unsigned char)*raw;
-		char piece[5];
-		size_t len;
+	while (left) {
+		char piece[12];
+		size_t taken = escaped(raw, left, piece), len = strlen(piece);
 
-		if (c == '\n')
-			strcpy(piece, "\\n");
-		else if (c < 0x20 || c == 0x7f)
-			snprintf(piece, sizeof(piece), "\\x%02x", c);
-		else
-			snprintf(piece, sizeof(piece), "%c", c);
-		len = strlen(piece);
 		if (n + len >= sizeof(e->text))
 			break;
 		memcpy(e->text + n, piece, len);
 		n += len;
+		raw += taken;
+		left -= taken;
 	}
 	e->text[n] = '\0';
 }
