@@ -325,10 +325,14 @@ static int update_lists(struct editor *x)
 
 	for (size_t i = 0; !r && i < x->k->file.count; i++) {
 		const struct hdf5_object *o = &x->k->file.objects[i];
-		const struct hdf5_attr *names = o->kind == HDF5_GROUP ? hdf5_attr(o, "weight_names") : NULL;
 
-		if (names && names->value && names->value->kind == VALUE_LIST)
-			r = update_names(x, o, names);
+		for (uint32_t k = 0; !r && o->kind == HDF5_GROUP && k < o->attr_count; k++) {
+			const struct hdf5_attr *names = &o->attrs[k];
+
+			/* or parts of it, weight_names0, weight_names1, ... */
+			if (str_starts(names->name, STR("weight_names")) && names->value && names->value->kind == VALUE_LIST)
+				r = update_names(x, o, names);
+		}
 	}
 	return r;
 }

@@ -228,6 +228,49 @@ def storage():
         assert np.array_equal(f["packed"][()], a * 2)
 
 
+def links():
+    """Two names of one dataset; the newest format of the file."""
+    for libver in ("earliest", "v110"):
+        file = path("l.h5")
+        with h5py.File(file, "w", libver=(libver, "v110"), track_order=True) as f:
+            f["a"] = np.arange(6, dtype="<f4")
+            f["hard"], f["soft"] = f["a"], h5py.SoftLink("/a")
+            f["g/b"] = np.arange(5, dtype="<i8")
+            f["g/again"] = f["g/b"]
+            for i in range(40):
+                f[f"many/t{i}"] = np.full((i + 1,), i, "<u2")
+                f[f"many/t{i}"].attrs["i"] = i
+        assert json.loads(run("cat", file, "info/hard.json").stdout)["alias_of"] == "a"
+        with mounted(file) as m:
+            put(m, "a", np.arange(6, dtype="<f4") * 2)
+            os.rename(m + "/tensors/hard.npy", m + "/tensors/firm.npy")
+            os.remove(m + "/tensors/g/b.npy")
+            put(m, "many/t7", np.zeros((2, 2), "<f8"))
+            os.remove(m + "/tensors/many/t8.npy")
+        with h5py.File(file) as f:
+            assert np.array_equal(f["a"][()], np.arange(6) * 2) and f["firm"] == f["a"] and "hard" not in f
+            assert np.array_equal(f["soft"][()], f["a"][()]) and isinstance(f.get("soft", getlink=True), h5py.SoftLink)
+            assert "b" not in f["g"] and np.array_equal(f["g/again"][()], np.arange(5))
+            assert f["many/t7"].shape == (2, 2) and f["many/t7"].attrs["i"] == 7 and "t8" not in f["many"]
+            assert all(f[f"many/t{i}"][i] == i for i in range(9, 40))
+
+
+def tools():
+    """h5diff names the one dataset that was edited, h5dump reads the result."""
+    if not shutil.which("h5diff"):
+        return
+    file, old = path("tools.h5"), path("tools-old.h5")
+    functional().save(file)
+    shutil.copy(file, old)
+    with mounted(file) as m:
+        put(m, "out/bias", np.array([3, 4], "<f4"))
+    r = subprocess.run(["h5diff", old, file], capture_output=True, text=True)
+    assert r.returncode == 1 and r.stdout.count("differences found") == 1 and "out/bias" in r.stdout, r
+    with mounted(file) as m:
+        os.rename(m + "/tensors/out/bias.npy", m + "/tensors/out/offset.npy")
+    subprocess.run(["h5dump", file], check=True, stdout=subprocess.DEVNULL)
+
+
 def legacy_names():
     """A renamed weight moves together with the list that names it; Keras loads by order."""
     model = sequential()
@@ -331,7 +374,7 @@ def hostile():
 
 
 try:
-    for test in (storage, hostile, keras3, tf_keras2, legacy_names, metadata, conversions, between_layouts):
+    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
