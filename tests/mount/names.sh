@@ -24,7 +24,7 @@ for model in names.npz names.onnx names.safetensors; do
 	done
 	(cd "$m" && sha256sum -c --strict .wiamodel/SHA256SUMS) >out 2>err || fail "$model: sha256sum -c: $(cat err)"
 	[ "$(wc -l <out)" = "$(find "$m/raw" -type f | wc -l)" ] || fail "$model: not all of raw/ has a sum"
-	find "$m" -type f -name '*.json' -print0 | xargs -0 jq . >out 2>err || fail "$model: jq: $(cat err)"
+	find "$m" -path "$m/raw" -prune -o -type f -name '*.json' -print0 | xargs -0 jq . >out 2>err || fail "$model: jq: $(cat err)"
 	expect 0 "" umount.fuse.wiamodel "$m"
 done
 
