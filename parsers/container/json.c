@@ -19,6 +19,9 @@ const char *json_library_version(void)
 
 /* ---- integers beyond 64 bits ---- */
 
+/* The key of the rewritten in plain text, where $int is a key like any other. */
+#define PLAIN_INT "\x7f" "int"
+
 struct rewriter {
 	char *text;
 	size_t len, cap;
@@ -79,7 +82,7 @@ static bool exceeds_int64(const char *p, size_t len)
 }
 
 /* Leaves w empty when the text can stay as it is. Depth is checked on the way. */
-static int scan(const char *text, size_t len, struct rewriter *w, struct error *e)
+static int scan(const char *text, size_t len, const char *key, struct rewriter *w, struct error *e)
 {
 	unsigned depth = 0;
 	size_t copied = 0;
@@ -100,7 +103,9 @@ static int scan(const char *text, size_t len, struct rewriter *w, struct error *
 			n = number_len(text + i, len - i, &is_integer);
 			if (is_integer && exceeds_int64(text + i, n)) {
 				put(w, text + copied, i - copied);
-				put(w, "{\"$int\": \"", 10);
+				put(w, "{\"", 2);
+				put(w, key, strlen(key));
+				put(w, "\": \"", 4);
 				put(w, text + i, n);
 				put(w, "\"}", 2);
 				copied = i + n;
@@ -242,6 +247,12 @@ static struct value *convert_map(struct arena *a, const json_t *j, bool *bad)
 		if (key[0] == '$' && key[1] != '$' && strncmp(key, "$bytes:", 7) != 0)
 			return convert_special(a, key, json_object_get(j, key), bad);
 	}
+	if (!bad && json_object_size(j) == 1 && (member = json_object_get(j, PLAIN_INT)) != NULL &&
+		json_is_string(member) && is_decimal(text_of(member))) {
+		struct str s = arena_str(a, json_string_value(member), json_string_length(member));
+
+		return s.ptr ? value_bigint(a, s) : NULL;
+	}
 	map = value_map(a);
 	json_object_foreach(object, key, member) {
 		struct str name = convert_key(a, key, bad);
@@ -290,7 +301,7 @@ static int parse(struct arena *a, const char *text, size_t len, bool plain, stru
 	*out = NULL;
 	if (len > LIMIT_METADATA)
 		return error_set(e, EINVAL, "json of %zu bytes is larger than %u", len, LIMIT_METADATA);
-	r = scan(text, len, &w, e);
+	r = scan(text, len, plain ? PLAIN_INT : "$int", &w, e);
 	if (r < 0)
 		goto out;
 	j = json_loadb(w.text ? w.text : text, w.text ? w.len : len,
