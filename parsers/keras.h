@@ -101,10 +101,11 @@ struct edit;
 /* Whether keras_plan_weights can do it. */
 int keras_check_edit(const struct model *m, const struct edit *x, struct error *e);
 /*
- * The HDF5 content of an edited model over that of its base; appended to out. properties: whether the root's attributes follow
+ * The HDF5 content of an edited model over that of its base; appended to out. content: the base's; nobody else may be reading
+ * through it, since a child inherits locks as they are. properties: whether the root's attributes follow
  * m->meta. *same: nothing differs.
  */
-int keras_plan_weights(const struct model *m, struct plan *p, bool properties, struct extmap *out, bool *same,
+int keras_plan_weights(const struct model *m, const struct extent *content, struct plan *p, bool properties, struct extmap *out, bool *same,
 	struct error *e);
 /*
  * A new HDF5 file with the tensors of any model, under their names or, with places, there. properties: whether they become

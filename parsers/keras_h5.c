@@ -149,7 +149,7 @@ static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
 		return extmap_failed(map, e);
 	}
 	if (own->format == &format_keras_h5) {
-		r = keras_plan_weights(m, p, true, map, &same, e);
+		r = keras_plan_weights(m, &((const struct keras *)own->priv)->content, p, true, map, &same, e);
 		p->files[p->count - 1].unchanged = !r && same && p->in_place;
 		return r;
 	}

@@ -189,6 +189,8 @@ static struct str last_part(const struct keras *k, struct str component, struct 
 
 	if (!parse_number(number, &n))
 		return number;
+	if (!n && str_starts(k->version, STR("2")) && str_starts(class_name, STR("depthwise_conv")))
+		return STR("depthwise_kernel");
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		const char *found = n < 4 ? known[i].variables[n] : NULL;
 
@@ -247,6 +249,8 @@ static struct str root_scope(const struct keras *k)
 	struct str class_name = string_of(k->config, "class_name");
 	struct str name = name_attribute(k, STR(""));
 
+	if (str_starts(k->version, STR("2")))
+		return STR("");
 	if (class_name.len)
 		return str_is(class_name, "Functional") || str_is(class_name, "Model") ? STR("") : name;
 	return keras_find(k, STR("layers/input_layer")) != MODEL_NONE ? STR("") : name;
@@ -259,12 +263,50 @@ static bool append(const struct keras *k, struct str *name, struct str part)
 	return name->ptr != NULL;
 }
 
+/* Files before Keras 3.8 do not tell the names of a layer's parts: those that Keras gives by default. */
+static struct str part_name(const struct keras *k, struct str part, const struct value *layer)
+{
+	static const char *const attention[][2] = {{"query_dense", "query"}, {"key_dense", "key"}, {"value_dense", "value"},
+		{"output_dense", "attention_output"}};
+	const struct value *config = value_get(layer, "config"), *inner = value_get(config, "layer");
+	struct str name = string_of(value_get(inner, "config"), "name");
+	char snake[128];
+
+	for (size_t i = 0; i < 4; i++)
+		if (str_is(part, attention[i][0]))
+			return str_from(attention[i][1]);
+	if (str_is(part, "forward_layer") && name.len)
+		return arena_printf(k->m->arena, "forward_%.*s", (int)name.len, name.ptr);
+	if (str_is(part, "backward_layer") && name.len) {
+		struct str own = string_of(value_get(value_get(config, "backward_layer"), "config"), "name");
+
+		return own.len ? own : arena_printf(k->m->arena, "backward_%.*s", (int)name.len, name.ptr);
+	}
+	if (str_is(part, "cell")) {
+		size_t n = keras_snake_case(string_of(inner ? inner : layer, "class_name"), snake, sizeof(snake));
+
+		return arena_printf(k->m->arena, "%.*s_cell", (int)n, snake);
+	}
+	return part;
+}
+
+/* Whether variables of a nested model's layers bear its name: not those of a functional one, whose layers were made before it, and
+ * none in Keras 2. */
+static bool is_scope(const struct keras *k, struct str part)
+{
+	size_t ignored;
+	struct str class_name = without_number(part, &ignored);
+
+	return !str_is(class_name, "functional") &&
+	       !(str_starts(k->version, STR("2")) && str_is(class_name, "sequential"));
+}
+
 struct str keras_variable_name(struct keras *k, struct str path)
 {
-	const struct value *layers = keras_layers(k->config), *layer = NULL;
+	const struct value *layers = keras_layers(k->config), *layer = NULL, *holder = NULL;
 	struct str name = root_scope(k);
 	struct parts p;
-	size_t ignored, found = 0;
+	size_t found = 0;
 
 	if (!split(path, &p) || p.count < 3 || !str_is(p.part[p.count - 2], "vars") || str_is(p.part[0], "optimizer") ||
 		str_is(p.part[0], "metrics"))
@@ -280,11 +322,14 @@ struct str keras_variable_name(struct keras *k, struct str path)
 			layers = keras_layers(layer);
 			if (!own.len)
 				own = string_of(value_get(layer, "config"), "name");
+			holder = layer;
 		} else {
 			layer = NULL;
+			if (!own.len && holder)
+				own = part_name(k, p.part[i], holder);
 		}
-		if (str_is(without_number(p.part[i], &ignored), "functional"))
-			continue; /* its layers were made before it */
+		if (!is_scope(k, p.part[i]))
+			continue;
 		if (own.len && ++found && !append(k, &name, own))
 			return path;
 	}

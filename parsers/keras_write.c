@@ -415,7 +415,7 @@ static void release(struct editor *x)
 	free(x->patches);
 }
 
-int keras_plan_weights(const struct model *m, struct plan *p, bool properties, struct extmap *out, bool *same,
+int keras_plan_weights(const struct model *m, const struct extent *content, struct plan *p, bool properties, struct extmap *out, bool *same,
 	struct error *e)
 {
 	struct editor x = {.m = m, .k = m->base->priv, .p = p, .a = p->arena, .e = e};
@@ -434,7 +434,7 @@ int keras_plan_weights(const struct model *m, struct plan *p, bool properties, s
 		r = set_properties(&x);
 	*same = !x.step_count && !x.patch_count;
 	if (!r)
-		r = hdf5_change(&x.k->content, x.k->src, x.steps, x.step_count, x.patches, x.patch_count, out, e);
+		r = hdf5_change(content, x.k->src, x.steps, x.step_count, x.patches, x.patch_count, out, e);
 	release(&x);
 	return r;
 }

@@ -222,10 +222,10 @@ static int keras_zip_parse(struct input *in, struct model *m, struct error *e)
 	z->config = member(&z->zip, CONFIG);
 	z->metadata = member(&z->zip, METADATA);
 	r = read_config(k, z, e);
+	if (!r) /* names depend on the version */
+		r = read_metadata(k, z, e);
 	if (!r)
 		r = read_weights(k, in->src, z, e);
-	if (!r)
-		r = read_metadata(k, z, e);
 	if (!r)
 		r = add_files(k, z, e);
 	return r < 0 ? r : keras_add_graph(k, e);
@@ -340,12 +340,17 @@ static int plan_members(struct writer *w)
 static int plan_edited(const struct model *m, struct plan *p, struct extmap *map, struct error *e)
 {
 	struct writer w = {.m = m, .k = m->base->priv, .p = p, .e = e};
+	struct extent content;
 	bool same = false;
 	int r;
 
 	w.z = w.k->container;
+	r = zip_content(&w.z->zip, w.z->weights, &content, e);
+	if (r < 0)
+		return r;
 	w.weights = extmap_new();
-	r = w.weights ? keras_plan_weights(m, p, false, w.weights, &same, e) : no_memory(e);
+	r = w.weights ? keras_plan_weights(m, &content, p, false, w.weights, &same, e) : no_memory(e);
+	extent_unref(&content);
 	if (!r && same) {
 		extmap_unref(w.weights);
 		w.weights = NULL;
