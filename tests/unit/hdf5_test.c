@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -168,6 +169,62 @@ static void test_chunks(void)
 	arena_free(a);
 }
 
+struct reader {
+	struct extent *data;
+	const unsigned char *all;
+	uint32_t seed;
+	unsigned wrong;
+};
+
+static void *read_ranges(void *arg)
+{
+	struct reader *x = arg;
+	unsigned char part[4096];
+
+	for (int k = 0; k < 300; k++) {
+		size_t at = (x->seed = x->seed * 1664525 + 1013904223) % (x->data->size - 1);
+		size_t n = (x->seed = x->seed * 1664525 + 1013904223) % sizeof(part) + 1;
+
+		if (n > x->data->size - at)
+			n = (size_t)(x->data->size - at);
+		x->wrong += extent_read(x->data, at, part, n, NULL) < 0 || memcmp(part, x->all + at, n) != 0;
+	}
+	return NULL;
+}
+
+/* Several threads and the cache they share. */
+static void test_threads(void)
+{
+	struct arena *a = arena_new(8 << 20);
+	struct hdf5_file f = {0};
+	struct source *src = NULL;
+	struct reader readers[6];
+	pthread_t threads[6];
+	unsigned char all[2][4096];
+	struct extent data[2];
+
+	CHECK(source_open("tests/golden/keras/good-storage.h5", &src, NULL) == 0);
+	struct extent content = extent_source(src, 0, source_size(src));
+
+	CHECK(hdf5_read(&content, src, a, &f, NULL) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(hdf5_data(find(&f, i ? "lzf" : "fletcher32"), &content, src, &data[i], NULL) == 0);
+		CHECK(data[i].size <= sizeof(all[i]) && extent_read(&data[i], 0, all[i], (size_t)data[i].size, NULL) == 0);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		readers[i] = (struct reader){&data[i % 2], all[i % 2], i, 0};
+		CHECK(pthread_create(&threads[i], NULL, read_ranges, &readers[i]) == 0);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK(readers[i].wrong == 0);
+	}
+	extent_unref(&data[0]);
+	extent_unref(&data[1]);
+	source_unref(src);
+	arena_free(a);
+}
+
 static bool unfilter(uint32_t id, const void *in, size_t size, const void *want, size_t want_size)
 {
 	struct hdf5_object o = {.filter_count = 1, .filters = {{id, 0, 4}}};
@@ -198,6 +255,7 @@ int main(void)
 {
 	test_change();
 	test_chunks();
+	test_threads();
 	test_filters();
 	return unit_done("hdf5");
 }
