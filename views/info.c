@@ -4,9 +4,36 @@
  * the file would shift, so two models can be compared by it.
  */
 #include "views/text.h"
+#include "views/tree.h"
 
-static void info_json(const struct model *m, const struct tensor *t, struct json *j)
+/* A storage may have any number of names, each of which has such a file. */
+#define ALIASES_SHOWN 16
+
+static void info_aliases(const struct view_context *cx, uint32_t index, struct json *j)
 {
+	struct sharing all = tree_sharing(cx->tree, index);
+	uint32_t shown = 0;
+
+	if (all.count < 2)
+		return;
+	json_key(j, STR("aliases"));
+	json_open(j, '[');
+	for (uint32_t i = 0; i < all.count && shown < ALIASES_SHOWN; i++) {
+		if (all.items[i].tensor == index)
+			continue;
+		json_text(j, cx->model->tensors[all.items[i].tensor].name);
+		shown++;
+	}
+	json_close(j, ']');
+	if (all.count - 1 > shown) {
+		json_key(j, STR("more_aliases"));
+		json_uint(j, all.count - 1 - shown);
+	}
+}
+
+static void info_json(const struct view_context *cx, uint32_t index, struct json *j)
+{
+	const struct tensor *t = &cx->model->tensors[index];
 	const struct dtype_info *info = dtype_info(t->dtype);
 
 	json_open(j, '{');
@@ -32,10 +59,7 @@ static void info_json(const struct model *m, const struct tensor *t, struct json
 		json_key(j, STR("shard"));
 		json_text(j, t->shard);
 	}
-	if (t->alias_of < m->tensor_count) {
-		json_key(j, STR("alias_of"));
-		json_text(j, m->tensors[t->alias_of].name);
-	}
+	info_aliases(cx, index, j);
 	json_members(j, t->info);
 	if (t->problem.len) {
 		json_key(j, STR("problem"));
@@ -50,7 +74,7 @@ static int info_render(const struct view_context *cx, const struct subject *s, s
 {
 	struct json j = {0};
 
-	info_json(cx->model, &cx->model->tensors[s->index], &j);
+	info_json(cx, s->index, &j);
 	return view_text(out, &j, e);
 }
 
@@ -58,7 +82,7 @@ static int info_size(const struct view_context *cx, const struct subject *s, uin
 {
 	struct json j = {0};
 
-	info_json(cx->model, &cx->model->tensors[s->index], &j);
+	info_json(cx, s->index, &j);
 	return view_text_size(&j, size);
 }
 

@@ -27,6 +27,11 @@ bool tree_view_exists(const struct tree *t, uint32_t view, enum subject_kind kin
 	       (!views[view]->exists || views[view]->exists(&t->context, &s));
 }
 
+struct sharing tree_sharing(const struct tree *t, uint32_t index)
+{
+	return sharing_of(&t->sharing, t->model, index);
+}
+
 /* ---- which subject ---- */
 
 static struct name_space *space_of(const struct tree *t, enum static_kind kind)

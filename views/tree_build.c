@@ -326,7 +326,7 @@ struct tree *tree_new(struct model *m, const struct tree_options *options, struc
 	t->context = (struct view_context){m, t, options->view, options->verdicts, options->status,
 		options->status_arg};
 	t->arena = arena_new(LIMIT_MODEL_MEMORY);
-	ok = t->arena && add_static(t) && fill_names(t, options->previous);
+	ok = t->arena && add_static(t) && fill_names(t, options->previous) && sharing_init(&t->sharing, m) == 0;
 	for (uint32_t v = 0; ok && v < view_count; v++)
 		ok = place_view(t, v);
 	if (!ok) {
@@ -356,6 +356,7 @@ void tree_unref(struct tree *t)
 	name_space_unref(t->files);
 	graph_tree_unref(t->graphs);
 	free(t->statics);
+	sharing_release(&t->sharing);
 	arena_free(t->arena);
 	model_unref(t->model);
 	free(t);

@@ -76,6 +76,21 @@ static void compare_tensors(const struct comparison *c)
 			emit_views(c, CLASS_TENSOR, a->tensors[i].id, SUBJECT_TENSOR);
 }
 
+/* Each name of a shared storage tells the others. */
+static void emit_sharing(const struct comparison *c, const struct tree *t)
+{
+	for (uint32_t i = 0; i < t->sharing.count; i++)
+		emit_views(c, CLASS_TENSOR, t->model->tensors[t->sharing.items[i].tensor].id, SUBJECT_TENSOR);
+}
+
+static void compare_sharing(const struct comparison *c)
+{
+	if (sharing_equal(&c->a->sharing, c->a->model, &c->b->sharing, c->b->model))
+		return;
+	emit_sharing(c, c->a);
+	emit_sharing(c, c->b);
+}
+
 static void compare_files(const struct comparison *c)
 {
 	const struct model *a = c->a->model, *b = c->b->model;
@@ -237,6 +252,7 @@ void tree_changes(const struct tree *a, const struct tree *b, bool same_content,
 
 	compare_statics(&c);
 	compare_tensors(&c);
+	compare_sharing(&c);
 	compare_files(&c);
 	compare_names(&c);
 	compare_ops(&c);

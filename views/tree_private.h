@@ -9,6 +9,7 @@
 #ifndef VIEWS_TREE_PRIVATE_H
 #define VIEWS_TREE_PRIVATE_H
 
+#include "views/sharing.h"
 #include "views/names.h"
 #include "views/tree.h"
 
@@ -112,6 +113,7 @@ struct tree {
 	uint32_t static_count, static_cap;
 	struct name_space *tensors, *files; /* leaf k = tensor k, file k */
 	struct graph_tree *graphs;          /* NULL without a graph */
+	struct sharing sharing;
 	struct arena *arena;
 };
 

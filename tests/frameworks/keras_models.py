@@ -252,7 +252,7 @@ def links():
             for i in range(40):
                 f[f"many/t{i}"] = np.full((i + 1,), i, "<u2")
                 f[f"many/t{i}"].attrs["i"] = i
-        assert json.loads(run("cat", file, "info/hard.json").stdout)["alias_of"] == "a"
+        assert json.loads(run("cat", file, "info/hard.json").stdout)["aliases"] == ["a", "soft"]
         with mounted(file) as m:
             put(m, "a", np.arange(6, dtype="<f4") * 2)
             os.rename(m + "/tensors/hard.npy", m + "/tensors/firm.npy")
