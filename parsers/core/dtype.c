@@ -187,6 +187,22 @@ static int encode_nan(const struct float_layout *l, bool negative, uint32_t *bit
 	}
 }
 
+/*
+ * The nearest power of two; halfway up, as ml_dtypes 0.6 does (its ties are no more even than others: there is no
+ * mantissa). It makes NaN of what has no place, zero and negative numbers too; here that is refused.
+ */
+static int power_from_double(const struct float_layout *l, double v, uint32_t *bits)
+{
+	int e;
+	bool up = frexp(v, &e) >= 0.75;
+
+	e += l->bias - 1 + up;
+	if (v <= 0 || e > 254)
+		return -ERANGE;
+	*bits = e < 0 ? 0 : (uint32_t)e;
+	return 0;
+}
+
 /* Round to nearest, ties to even; a finite value beyond the largest is refused. */
 static int small_from_double(enum dtype d, double v, uint32_t *bits)
 {
@@ -202,12 +218,8 @@ static int small_from_double(enum dtype d, double v, uint32_t *bits)
 		*bits = sign | ((1u << l->exponent) - 1) << l->mantissa;
 		return l->specials == HAS_INF ? 0 : -ERANGE;
 	}
-	if (l->specials == NAN_TOP) { /* powers of two only, nothing else is near enough to be meant */
-		if (negative || a == 0 || frexp(a, &e) != 0.5 || e - 1 + l->bias < 0 || e - 1 + l->bias > 254)
-			return -ERANGE;
-		*bits = (uint32_t)(e - 1 + l->bias);
-		return 0;
-	}
+	if (l->specials == NAN_TOP)
+		return power_from_double(l, v, bits);
 	if (a == 0) {
 		*bits = l->specials == NAN_NEGATIVE_ZERO ? 0 : sign;
 		return 0;

@@ -220,6 +220,24 @@ static void narrowing(void)
 	CHECK(refuses(DTYPE_INT4, 8.0f));
 }
 
+/* What ml_dtypes 0.6.0 makes of these; where it makes NaN of a number, this refuses. */
+static void powers(void)
+{
+	static const struct {
+		float v;
+		uint32_t bits;
+	} all[] = {
+		{1.49f, 127}, {1.5f, 128}, {3, 129}, {6, 130}, {0.75f, 127}, {1.25f, 127}, {1.4142f, 127}, {2.999f, 128},
+		{5, 129}, {7, 130}, {0x1.8p-126f, 2}, {0x1.8p-127f, 1}, {0x1p-127f, 0}, {0x1p-128f, 0}, {0x1p-149f, 0},
+		{0x1.6p127f, 254}, {0x1p127f, 254}, {NAN, 255},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		CHECK(rounds_to(DTYPE_FLOAT8_E8M0FNU, all[i].v, all[i].bits));
+	CHECK(refuses(DTYPE_FLOAT8_E8M0FNU, 0) && refuses(DTYPE_FLOAT8_E8M0FNU, -0.0f) && refuses(DTYPE_FLOAT8_E8M0FNU, -1));
+	CHECK(refuses(DTYPE_FLOAT8_E8M0FNU, 0x1.8p127f) && refuses(DTYPE_FLOAT8_E8M0FNU, INFINITY));
+}
+
 int main(void)
 {
 	srand(11);
@@ -229,5 +247,6 @@ int main(void)
 	swapping();
 	known_values();
 	narrowing();
+	powers();
 	return unit_done("convert");
 }
