@@ -7,6 +7,8 @@
  *	model.weights.h5   keras_read.c; stored members are served from the archive as they lie
  *	assets/...
  *
+ * or a directory with the same files, which Keras loads too.
+ *
  * Checked against Keras 3.15.1 and tf_keras 2.21.0.
  */
 #include "parsers/container/hdf5_change.h"
@@ -30,6 +32,8 @@ extern const struct format format_keras;
 struct archive {
 	struct zip zip;
 	const struct zip_member *weights, *config, *metadata;
+	bool unpacked; /* a directory with those files: these are they, and there is no zip */
+	struct source *weights_file, *config_file, *metadata_file;
 };
 
 static int no_memory(struct error *e)
@@ -54,6 +58,8 @@ static int keras_zip_probe(const struct input *in, struct error *e)
 	int bits = 0;
 
 	(void)e;
+	if (!in->src && in->is_dir)
+		return input_has(in, CONFIG) && input_has(in, WEIGHTS) ? 64 : 0;
 	if (!in->src || source_size(in->src) < 22 || source_read(in->src, 0, head, 4, NULL) < 0 ||
 		memcmp(head, "PK\3\4", 4) != 0 || !zip_is(in->src))
 		return 0;
@@ -90,14 +96,26 @@ static int read_text(struct keras *k, const struct archive *z, const struct zip_
 	return r;
 }
 
+static int read_file(struct keras *k, struct source *src, struct str *out, struct error *e)
+{
+	uint64_t size = src ? source_size(src) : 0;
+	char *text = size <= LIMIT_METADATA ? arena_alloc(k->m->arena, (size_t)size + 1) : NULL;
+
+	*out = (struct str){text, (size_t)size};
+	if (!text)
+		return error_set(e, EIO, "'%s' has %llu bytes, at most %u are expected", source_name(src),
+			(unsigned long long)size, LIMIT_METADATA);
+	return src ? source_read(src, 0, text, (size_t)size, e) : 0;
+}
+
 static int read_config(struct keras *k, const struct archive *z, struct error *e)
 {
 	static const char *const shown[] = {"build_config", "compile_config"};
 	struct arena *a = k->m->arena;
 	struct str text;
-	int r = read_text(k, z, z->config, &text, e);
+	int r = z->unpacked ? read_file(k, z->config_file, &text, e) : read_text(k, z, z->config, &text, e);
 
-	if (r < 0 || !z->config)
+	if (r < 0 || !(z->config || z->config_file))
 		return r;
 	k->config_text = text;
 	k->config = keras_json(k->m, text, CONFIG);
@@ -139,11 +157,11 @@ static int read_metadata(struct keras *k, const struct archive *z, struct error 
 {
 	struct value *v;
 	struct str text;
-	int r = read_text(k, z, z->metadata, &text, e);
+	int r = z->unpacked ? read_file(k, z->metadata_file, &text, e) : read_text(k, z, z->metadata, &text, e);
 
 	if (r < 0)
 		return r;
-	v = z->metadata ? keras_json(k->m, text, METADATA) : NULL;
+	v = z->metadata || z->metadata_file ? keras_json(k->m, text, METADATA) : NULL;
 	if (v && v->kind == VALUE_MAP)
 		k->m->meta.properties = v;
 	r = keras_imply_all(k, text_of(v, "keras_version"), e);
@@ -204,17 +222,76 @@ static int read_weights(struct keras *k, struct source *src, const struct archiv
 	return r;
 }
 
+/* A file of the directory; the model holds the reference. */
+static int open_file(struct input *in, struct model *m, const char *name, struct source **out, struct error *e)
+{
+	int r = input_companion(in, str_from(name), 0, out, e);
+
+	if (r < 0)
+		return r;
+	r = model_add_source(m, *out, e);
+	source_unref(*out);
+	return r;
+}
+
+static int show_file(struct model *m, struct source *src, const char *name, unsigned flags, struct error *e)
+{
+	struct member_file *f = src ? model_add_file(m, e) : NULL;
+
+	if (!f)
+		return src ? -ENOMEM : 0;
+	f->path = str_from(name);
+	f->flags = flags;
+	f->data = extent_source(src, 0, source_size(src));
+	return 0;
+}
+
+static int parse_directory(struct input *in, struct model *m, struct keras *k, struct archive *z, struct error *e)
+{
+	struct extent content;
+	int r = open_file(in, m, WEIGHTS, &z->weights_file, e);
+
+	z->unpacked = true;
+	if (!r)
+		r = open_file(in, m, CONFIG, &z->config_file, e);
+	if (!r && input_has(in, METADATA))
+		r = open_file(in, m, METADATA, &z->metadata_file, e);
+	if (!r)
+		r = read_config(k, z, e);
+	if (!r)
+		r = read_metadata(k, z, e);
+	if (r < 0)
+		return r;
+	content = extent_source(z->weights_file, 0, source_size(z->weights_file));
+	r = keras_read(k, m, &content, z->weights_file, e);
+	if (r < 0) {
+		error_prefix(e, WEIGHTS);
+		return r;
+	}
+	for (uint32_t i = 0; i < m->tensor_count; i++)
+		m->tensors[i].shard = STR(WEIGHTS);
+	r = show_file(m, z->config_file, CONFIG, MEMBER_WRITABLE, e);
+	if (!r)
+		r = show_file(m, z->metadata_file, METADATA, 0, e);
+	return r < 0 ? r : keras_add_graph(k, e);
+}
+
 static int keras_zip_parse(struct input *in, struct model *m, struct error *e)
 {
 	struct keras *k = arena_alloc(m->arena, sizeof(*k));
 	struct archive *z = arena_alloc(m->arena, sizeof(*z));
-	int r = k && z ? model_add_source(m, in->src, e) : no_memory(e);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (!k || !z)
+		return no_memory(e);
 	m->priv = k;
 	k->m = m;
 	k->container = z;
+	if (!in->src)
+		return parse_directory(in, m, k, z, e);
+	r = model_add_source(m, in->src, e);
+	if (r < 0)
+		return r;
 	r = zip_read(in->src, m->arena, &z->zip, e);
 	if (r < 0)
 		return r;
@@ -453,13 +530,73 @@ static int plan_new(const struct model *m, struct plan *p, struct extmap *map, s
 	return r;
 }
 
+/* ---- a directory ---- */
+
+/* The weights as they are now; *same: as they were. */
+static int append_weights(const struct model *m, struct plan *p, struct extmap *map, bool *same, struct error *e)
+{
+	const struct keras *k = (m->base ? m->base : m)->priv;
+
+	*same = true;
+	if (m->base)
+		return keras_plan_weights(m, &k->content, p, false, map, same, e);
+	extmap_append(map, &k->content);
+	return extmap_failed(map, e);
+}
+
+static struct extmap *file_content(const struct model *m, const char *name)
+{
+	struct extmap *map = extmap_new();
+
+	for (uint32_t i = 0; map && i < m->file_count; i++)
+		if (str_is(m->files[i].path, name))
+			extmap_append(map, &m->files[i].data);
+	return map;
+}
+
+/* The directory as an archive. */
+static int pack_directory(const struct model *m, struct plan *p, struct extmap *map, struct error *e)
+{
+	struct writer w = {.m = m, .k = (m->base ? m->base : m)->priv, .p = p, .e = e};
+	bool same;
+	int r;
+
+	w.weights = extmap_new();
+	r = w.weights ? append_weights(m, p, w.weights, &same, e) : no_memory(e);
+	if (!r && zip_begin(&w.zip, map) < 0)
+		r = no_memory(e);
+	else if (!r) {
+		r = put_member(&w, STR(METADATA), m->meta_edited ? metadata_text(&w) : file_content(m, METADATA));
+		if (!r)
+			r = put_member(&w, STR(CONFIG), file_content(m, CONFIG));
+		if (!r)
+			r = put_member(&w, STR(WEIGHTS), extmap_ref(w.weights));
+		if (r < 0)
+			zip_release(&w.zip);
+		else
+			r = zip_end(&w.zip, e);
+	}
+	extmap_unref(w.weights);
+	return r;
+}
+
+static bool is_directory(const struct model *own)
+{
+	return own->format == &format_keras &&
+	       ((const struct archive *)((const struct keras *)own->priv)->container)->unpacked;
+}
+
 static int keras_zip_plan(const struct model *m, struct plan *p, struct error *e)
 {
 	const struct model *own = m->base ? m->base : m;
-	struct extmap *map = plan_file(p, "");
+	bool directory = is_directory(own);
+	struct extmap *map;
 
+	map = plan_file(p, "");
 	if (!map)
 		return no_memory(e);
+	if (directory)
+		return pack_directory(m, p, map, e);
 	if (own->format != &format_keras && !keras_of(m))
 		return error_set(e, EOPNOTSUPP, "a .keras archive needs the configuration of its layers, which this %s file does not bring",
 			own->format->title);
@@ -471,17 +608,25 @@ static int keras_zip_plan(const struct model *m, struct plan *p, struct error *e
 	return extmap_failed(map, e);
 }
 
+static int keras_zip_check_edit(const struct model *m, const struct edit *x, struct error *e)
+{
+	if (is_directory(m->base ? m->base : m))
+		return error_set(e, EOPNOTSUPP, "an unpacked .keras directory cannot be edited, only read and packed (convert)");
+	return keras_check_edit(m, x, e);
+}
+
 static const char *const extensions[] = {".keras", NULL};
 
 const struct format format_keras = {
 	.name = "keras",
 	.title = "Keras",
+	.directories = true,
 	.extensions = extensions,
 	.probe = keras_zip_probe,
 	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_FILES |
 	       CAN_CREATE,
 	.parse = keras_zip_parse,
-	.check_edit = keras_check_edit,
+	.check_edit = keras_zip_check_edit,
 	.plan = keras_zip_plan,
 	.holds = hdf5_holds,
 	.check = keras_zip_check,

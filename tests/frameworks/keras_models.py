@@ -334,6 +334,22 @@ def metadata():
     assert keras.saving.load_model(path("meta.keras")).name == "other"
 
 
+def directory():
+    """An archive that somebody unpacked."""
+    model = sequential()
+    fill(model)
+    data = rng.standard_normal((5, 4)).astype("float32")
+    model.save(path("packed.keras"))
+    where = path("unpacked")
+    with zipfile.ZipFile(path("packed.keras")) as z:
+        z.extractall(where)
+    check_names(model, where)
+    want = model.predict(data, verbose=0)
+    r = run("convert", where, path("again.keras"), text=True)
+    assert r.returncode == 0, r.stderr
+    assert np.allclose(keras.saving.load_model(path("again.keras")).predict(data, verbose=0), want)
+
+
 def conversions():
     model = functional()
     fill(model)
@@ -386,7 +402,7 @@ def hostile():
 
 
 try:
-    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, conversions, between_layouts):
+    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, directory, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
