@@ -4,6 +4,8 @@
  * model, preprocessing, properties and values can, where the format has a place.
  */
 #include "views/graph_ports.h"
+#include "views/metadata.h"
+#include "views/tree.h"
 
 #include "parsers/container/json.h"
 #include "parsers/core/limits.h"
@@ -43,16 +45,18 @@ static void model_json(const struct value *model, struct json *j)
 	json_close(j, '}');
 }
 
-static void section_json(const char *key, const struct value *map, struct json *j)
+static void section_json(const struct large_list *l, const char *key, const struct value *map, struct json *j)
 {
 	json_key(j, str_from(key));
 	json_open(j, '{');
-	json_members(j, map);
+	large_members(l, map, j);
 	json_close(j, '}');
 }
 
-static void metadata_json(const struct model *m, struct json *j)
+static void metadata_json(const struct view_context *cx, struct json *j)
 {
+	const struct large_list *l = tree_large(cx->tree);
+	const struct model *m = cx->model;
 	const struct graph *g = m->graph_count ? &m->graphs[0] : NULL;
 
 	json_open(j, '{');
@@ -64,9 +68,9 @@ static void metadata_json(const struct model *m, struct json *j)
 	json_ports(j, g ? g->inputs : NULL, g ? g->input_count : 0);
 	json_key(j, STR("outputs"));
 	json_ports(j, g ? g->outputs : NULL, g ? g->output_count : 0);
-	section_json("preprocessing", m->meta.preprocessing, j);
-	section_json("properties", m->meta.properties, j);
-	section_json("values", m->meta.values, j);
+	section_json(l, "preprocessing", m->meta.preprocessing, j);
+	section_json(l, "properties", m->meta.properties, j);
+	section_json(l, "values", m->meta.values, j);
 	json_close(j, '}');
 	json_end(j);
 }
@@ -77,7 +81,7 @@ static int metadata_render(const struct view_context *cx, const struct subject *
 	struct json j = {0};
 
 	(void)s;
-	metadata_json(cx->model, &j);
+	metadata_json(cx, &j);
 	return view_text(out, &j, e);
 }
 
@@ -110,14 +114,14 @@ static int parse_content(struct arena *a, const struct extmap *content, struct v
 }
 
 /* What the file said before, read back, so that numbers compare as they were printed. */
-static int parse_present(struct arena *a, const struct model *m, struct value **out, struct error *e)
+static int parse_present(struct arena *a, const struct view_context *cx, struct value **out, struct error *e)
 {
 	struct json j = {0};
 	struct str copy;
 	size_t len;
 	char *text;
 
-	metadata_json(m, &j);
+	metadata_json(cx, &j);
 	text = json_take(&j, &len);
 	copy = text ? arena_str(a, text, len) : (struct str){0};
 	free(text);
@@ -162,8 +166,6 @@ static const struct member **sorted(struct arena *a, const struct value *map)
 	return out;
 }
 
-static bool keep_types(struct arena *a, const struct value *old, struct value *now);
-
 static bool keep_in_map(struct arena *a, const struct value *old, const struct value *now)
 {
 	const struct member **was = sorted(a, old), **is = sorted(a, now);
@@ -173,19 +175,14 @@ static bool keep_in_map(struct arena *a, const struct value *old, const struct v
 		int c = str_cmp(was[i]->key, is[k]->key);
 
 		if (c == 0)
-			ok = keep_types(a, was[i]->value, is[k]->value);
+			ok = metadata_keep_types(a, was[i]->value, is[k]->value);
 		i += c <= 0;
 		k += c >= 0;
 	}
 	return ok;
 }
 
-/*
- * `now` was parsed from text; JSON tells neither a driver's exact types (tags) nor float32. Takes them
- * over from the value that was shown at the same place; longer lists go on with the last one's. Depth is bounded
- * by the JSON parser's limit. False when memory is out.
- */
-static bool keep_types(struct arena *a, const struct value *old, struct value *now)
+bool metadata_keep_types(struct arena *a, const struct value *old, struct value *now)
 {
 	bool ok = true;
 
@@ -199,7 +196,7 @@ static bool keep_types(struct arena *a, const struct value *old, struct value *n
 	if (now->kind != VALUE_LIST && now->kind != VALUE_TUPLE)
 		return true;
 	for (size_t i = 0; ok && i < now->list.count && old->list.count; i++)
-		ok = keep_types(a, old->list.items[i < old->list.count ? i : old->list.count - 1],
+		ok = metadata_keep_types(a, old->list.items[i < old->list.count ? i : old->list.count - 1],
 			now->list.items[i]);
 	return ok;
 }
@@ -238,9 +235,10 @@ static int accept_model(struct arena *a, const struct model *m, const struct val
 	return 0;
 }
 
-static int accept_key(const struct member *w, const struct model *m, const struct value *shown,
+static int accept_key(const struct member *w, const struct view_context *cx, const struct value *shown,
 	struct arena *a, struct metadata *out, struct error *e)
 {
+	const struct model *m = cx->model;
 	static const char *const facts[] = {"format", "inputs", "outputs"};
 	const struct {
 		const char *key;
@@ -267,7 +265,9 @@ static int accept_key(const struct member *w, const struct model *m, const struc
 		if (w->value->kind != VALUE_MAP)
 			return error_set(e, EINVAL, "metadata key '%s' is not an object",
 				sections[i].key);
-		if (!keep_types(a, sections[i].old, w->value))
+		if (large_resolve(a, tree_large(cx->tree), w->value, e) < 0)
+			return error_prefix(e, sections[i].key);
+		if (!metadata_keep_types(a, sections[i].old, w->value))
 			return error_set(e, ENOMEM, "out of memory for metadata.json");
 		*sections[i].now = w->value;
 		return 0;
@@ -284,14 +284,14 @@ static int metadata_accept(const struct view_context *cx, const struct subject *
 	(void)s;
 	if (r < 0)
 		return r;
-	r = parse_present(a, cx->model, &shown, e);
+	r = parse_present(a, cx, &shown, e);
 	out->kind = EDIT_METADATA;
 	/* a section that was left out is emptied; facts that were left out stay facts */
 	out->meta = (struct metadata){0};
 	if (!r && !value_get(written, "model"))
 		r = accept_model(a, cx->model, value_get(shown, "model"), value_map(a), &out->meta, e);
 	for (size_t i = 0; !r && i < written->map.count; i++)
-		r = accept_key(&written->map.members[i], cx->model, shown, a, &out->meta, e);
+		r = accept_key(&written->map.members[i], cx, shown, a, &out->meta, e);
 	return r;
 }
 

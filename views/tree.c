@@ -27,6 +27,11 @@ bool tree_view_exists(const struct tree *t, uint32_t view, enum subject_kind kin
 	       (!views[view]->exists || views[view]->exists(&t->context, &s));
 }
 
+const struct large_list *tree_large(const struct tree *t)
+{
+	return &t->large;
+}
+
 struct sharing tree_sharing(const struct tree *t, uint32_t index)
 {
 	return sharing_of(&t->sharing, t->model, index);

@@ -9,6 +9,7 @@
 #ifndef VIEWS_TREE_H
 #define VIEWS_TREE_H
 
+#include "views/large.h"
 #include "views/sharing.h"
 #include "views/view.h"
 
@@ -64,6 +65,8 @@ bool tree_creates(const struct tree *t, uint64_t dir, struct str name, struct ar
 /* Path of a tensor's file in a view ("tensors"), from the root; heap; NULL when memory is out. For links and
  * sums. */
 char *tree_tensor_path(const struct tree *t, const struct view *view, uint32_t tensor_index);
+/* Arrays of metadata that have files of their own. */
+const struct large_list *tree_large(const struct tree *t);
 /* The names that share this tensor's storage, itself among them; count 0 when none does. */
 struct sharing tree_sharing(const struct tree *t, uint32_t tensor_index);
 /* Path of any directory or file from the root, heap. */

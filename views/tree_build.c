@@ -166,6 +166,23 @@ static bool place_formats(struct tree *t, uint32_t v)
 	return true;
 }
 
+/* A file for each large array of metadata. */
+static bool place_values(struct tree *t, uint32_t v)
+{
+	for (uint32_t i = 0; i < t->large.count; i++) {
+		struct str path = t->large.items[i].path;
+		bool failed = false;
+		uint32_t parent = make_parents(t, &path, &failed);
+		struct static_entry *s = failed ? NULL : add_static(t);
+
+		if (!s)
+			return false;
+		*s = (struct static_entry){.name = path, .parent = parent, .kind = STATIC_VIEW, .view = v, .index = i,
+			.present = true};
+	}
+	return true;
+}
+
 static bool place_view(struct tree *t, uint32_t v)
 {
 	const struct view *view = views[v];
@@ -180,6 +197,8 @@ static bool place_view(struct tree *t, uint32_t v)
 		make_parents(t, &inside, &failed);
 		return !failed;
 	}
+	if (view->subject == SUBJECT_VALUE)
+		return place_values(t, v);
 	if (view->subject == SUBJECT_FORMAT)
 		return place_formats(t, v);
 	parent = make_parents(t, &name, &failed);
@@ -326,7 +345,8 @@ struct tree *tree_new(struct model *m, const struct tree_options *options, struc
 	t->context = (struct view_context){m, t, options->view, options->verdicts, options->status,
 		options->status_arg};
 	t->arena = arena_new(LIMIT_MODEL_MEMORY);
-	ok = t->arena && add_static(t) && fill_names(t, options->previous) && sharing_init(&t->sharing, m) == 0;
+	ok = t->arena && add_static(t) && fill_names(t, options->previous) && sharing_init(&t->sharing, m) == 0 &&
+	     large_find(t->arena, &m->meta, &t->large) == 0;
 	for (uint32_t v = 0; ok && v < view_count; v++)
 		ok = place_view(t, v);
 	if (!ok) {

@@ -21,17 +21,34 @@ static void emit(const struct comparison *c, uint64_t inode, struct str name)
 
 /* ---- fixed places ---- */
 
+static void emit_statics(const struct comparison *c, const struct tree *t, uint32_t from)
+{
+	for (uint32_t i = from; i < t->static_count; i++) {
+		emit(c, i + 1, whole);
+		emit(c, t->statics[i].parent + 1u, t->statics[i].name);
+		emit(c, t->statics[i].parent + 1u, whole);
+	}
+}
+
 /* What is made of the whole model: any edit may show in it. */
 static void compare_statics(const struct comparison *c)
 {
-	for (uint32_t i = 1; i < c->b->static_count && i < c->a->static_count; i++) {
-		const struct static_entry *was = &c->a->statics[i], *is = &c->b->statics[i];
+	uint32_t both = c->a->static_count < c->b->static_count ? c->a->static_count : c->b->static_count;
 
-		if (is->kind == STATIC_VIEW)
+	for (uint32_t i = 1; i < both; i++) {
+		const struct static_entry *was = &c->a->statics[i], *is = &c->b->statics[i];
+		bool same = str_eq(was->name, is->name) && was->parent == is->parent && was->kind == is->kind;
+
+		if (is->kind == STATIC_VIEW || !same)
 			emit(c, i + 1, whole);
-		if (was->present != is->present)
+		if (!same)
+			emit(c, was->parent + 1u, was->name);
+		if (!same || was->present != is->present)
 			emit(c, is->parent + 1u, is->name);
 	}
+	/* large arrays come and go */
+	emit_statics(c, c->a, both);
+	emit_statics(c, c->b, both);
 }
 
 /* ---- tensors ---- */

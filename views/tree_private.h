@@ -53,7 +53,7 @@ struct static_entry {
 	uint32_t parent;
 	enum static_kind kind;
 	uint32_t view; /* index in views[], for all but STATIC_DIR and _GRAPH */
-	uint32_t index; /* STATIC_VIEW of SUBJECT_FORMAT: in formats[] */
+	uint32_t index; /* STATIC_VIEW of SUBJECT_FORMAT: in formats[]; of SUBJECT_VALUE: in the large arrays */
 	bool listed, present;
 };
 
@@ -114,6 +114,7 @@ struct tree {
 	struct name_space *tensors, *files; /* leaf k = tensor k, file k */
 	struct graph_tree *graphs;          /* NULL without a graph */
 	struct sharing sharing;
+	struct large_list large;
 	struct arena *arena;
 };
 

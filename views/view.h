@@ -23,6 +23,7 @@ enum subject_kind {
 	SUBJECT_FILE,  /* one for each member_file, under its path */
 	SUBJECT_FORMAT, /* one for each format with CAN_CREATE, index in formats[]; the file is called "model" and the
 	                 * format's first extension, inside the directory `path` (".wiamodel/export") */
+	SUBJECT_VALUE,  /* one for each large array of metadata, see views/large.h */
 };
 
 struct view_options {
@@ -46,7 +47,7 @@ struct view_context {
 
 struct subject {
 	enum subject_kind kind;
-	uint32_t index; /* in model->tensors, graphs, ops, files; formats */
+	uint32_t index; /* in model->tensors, graphs, ops, files; formats; the tree's large arrays */
 };
 
 struct view {

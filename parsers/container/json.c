@@ -207,6 +207,11 @@ static struct value *convert_special(struct arena *a, const char *key, const jso
 	if (strcmp(key, "$int") == 0 && s.ptr && is_decimal(s)) {
 		s = arena_str(a, s.ptr, s.len);
 		v = s.ptr ? value_bigint(a, s) : NULL;
+	} else if (strcmp(key, "$file") == 0 && s.ptr) {
+		s = arena_str(a, s.ptr, s.len);
+		v = s.ptr ? value_str(a, s) : NULL;
+		if (v)
+			v->tag = VALUE_FILE;
 	} else if (strcmp(key, "$float") == 0 && s.ptr) {
 		v = convert_float(a, s);
 	} else if (strcmp(key, "$bytes") == 0 && s.ptr && base64_decode(a, s, &s)) {

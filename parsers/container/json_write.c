@@ -336,7 +336,13 @@ static void value_at(struct json *j, const struct value *v, unsigned depth)
 		put(j, "}", 1);
 		break;
 	case VALUE_STRING:
-		json_text(j, v->str);
+		if (v->tag != VALUE_FILE) {
+			json_text(j, v->str);
+			break;
+		}
+		open_special(j, "file");
+		put_quoted(j, v->str);
+		put(j, "}", 1);
 		break;
 	case VALUE_BYTES:
 		open_special(j, "bytes");

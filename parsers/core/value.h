@@ -9,12 +9,16 @@
  *	integer beyond int64    {"$int": "1180591620717411303424"}
  *	bytes, bad UTF-8        {"$bytes": "base64"}
  *	tuple                   {"$tuple": [...]}
+ *	kept in a file          {"$file": "metadata/properties/tokens.json"}
  *	a key that begins with $ gets one more $ in front
  */
 #ifndef PARSERS_CORE_VALUE_H
 #define PARSERS_CORE_VALUE_H
 
 #include "parsers/core/arena.h"
+
+/* Tag of a STRING that names the file which holds the value, in metadata.json only: {"$file": "metadata/..."} */
+#define VALUE_FILE UINT32_MAX
 
 enum value_kind {
 	VALUE_NULL,
