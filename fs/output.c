@@ -125,18 +125,34 @@ static uint64_t put_range(struct writer *w, int from, uint64_t pos, uint64_t siz
 	return done;
 }
 
+/* Bytes of a file that are there, no hole: whole pages by the kernel, which shares them only when they are whole. */
+static int put_data(struct writer *w, const struct extent *x, uint64_t offset, uint64_t size)
+{
+	uint64_t at = x->offset + offset, head = (PAGE - at % PAGE) % PAGE, done;
+	int r;
+
+	if (at % PAGE != w->at % PAGE || size < head + PAGE)
+		return put_read(w, x, offset, size);
+	r = put_read(w, x, offset, head);
+	if (r < 0)
+		return r;
+	done = head + put_range(w, source_fd(x->src), at + head, (size - head) / PAGE * PAGE);
+	return put_read(w, x, offset + done, size - done);
+}
+
 static int put_source(struct writer *w, const struct extent *x, uint64_t offset, uint64_t size)
 {
 	int fd = source_fd(x->src);
-	bool kernel = fd >= 0, pages = (x->offset + offset) % PAGE == w->at % PAGE;
+	bool kernel = fd >= 0;
 
 	/* a file that shrank must be an error, not a hole */
 	if (fd >= 0 && (x->offset + offset > source_size(x->src) ||
 			       size > source_size(x->src) - x->offset - offset))
 		kernel = false;
 	while (size && kernel) {
-		uint64_t hole = hole_at(fd, x->offset + offset, size), data, done;
+		uint64_t hole = hole_at(fd, x->offset + offset, size), data;
 		struct stat st;
+		int r;
 
 		if (hole && (fstat(fd, &st) < 0 ||
 				    (uint64_t)st.st_size < x->offset + offset + hole))
@@ -145,19 +161,11 @@ static int put_source(struct writer *w, const struct extent *x, uint64_t offset,
 		offset += hole;
 		size -= hole;
 		data = size ? data_at(fd, x->offset + offset, size) : 0;
-		if (data && !pages) {
-			int r = put_read(w, x, offset, data);
-
-			if (r < 0)
-				return r;
-			done = data;
-		} else {
-			done = put_range(w, fd, x->offset + offset, data);
-		}
-		offset += done;
-		size -= done;
-		if (done < data)
-			break;
+		r = put_data(w, x, offset, data);
+		if (r < 0)
+			return r;
+		offset += data;
+		size -= data;
 	}
 	return size ? put_read(w, x, offset, size) : 0;
 }

@@ -76,6 +76,37 @@ static void pieces(void)
 	source_unref(s);
 }
 
+/* What lies alike in its pages is copied in whole pages: before them, they, what follows. */
+static void pages(void)
+{
+	static unsigned char want[200000], got[200000];
+	struct source *s = a_source(190000);
+	static const struct {
+		uint64_t at, from, size;
+	} cases[] = {{37, 37, 180000}, {37, 4096 + 37, 8192}, {0, 8192, 4096}, {4095, 4095, 4097}, {4095, 4095, 4096},
+		{1, 4097, 100}, {0, 0, 190000}, {5, 6, 180000}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct extmap m = {0};
+		struct output_file o;
+		struct error e = {0};
+
+		memset(want, 'x', sizeof(want));
+		extmap_append_copy(&m, want, cases[i].at);
+		extmap_append_source(&m, s, cases[i].from, cases[i].size);
+		extmap_append_copy(&m, "end", 3);
+		CHECK(output_open(&o, dir, "out", 0600, &e) == 0);
+		CHECK(output_map(o.fd, &m, i & 1 ? OUTPUT_SYNC : 0, NULL, &e) == 0);
+		CHECK(output_finish(&o, OUTPUT_REPLACE, &e) == 0);
+		CHECK(slurp("out", got, sizeof(got)) == cases[i].at + cases[i].size + 3);
+		CHECK(extmap_read(&m, 0, want, (size_t)m.size, &e) == 0);
+		CHECK(memcmp(got, want, (size_t)m.size) == 0);
+		extmap_release(&m);
+	}
+	source_unref(s);
+	unlinkat(dir, "out", 0);
+}
+
 static void replacing(void)
 {
 	struct output_file o;
@@ -135,6 +166,7 @@ int main(void)
 		perror(dir_name);
 		return 1;
 	}
+	pages();
 	pieces();
 	replacing();
 	failing();
