@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """HDF5 files that the golden test reads: every kind of storage, and damage. Needs h5py 3.14 and NumPy.
 
-good-k2-*, good-k3* come from tf_keras 2.21.0 and Keras 3.15.1.
+good-k2-*, good-k3*, good-layers and good-preprocessing come from tf_keras 2.21.0 and Keras 3.15.1.
 """
 import os
 import struct
+import sys
 import zipfile
 import zlib
 
@@ -83,6 +84,15 @@ def types():
         at["big"], at["real"], at["list"] = np.uint64(2**64 - 1), np.float32(0.1), ["a", "bb"]
         at["fixed"], at["none"] = np.bytes_(b"abc"), h5py.Empty("f4")
         f.attrs["author"] = "somebody"
+
+
+def names():
+    with h5py.File(path("good-names.h5"), "w") as f:
+        for name in (b"..", b"%2F", b"a b", b"\xff\xfe", b"line\nbreak", b"x" * 300, b"tensor.npy", b"a"):
+            d = h5py.h5d.create(f.id, name, h5py.h5t.STD_I8LE, h5py.h5s.create_simple((2,)))
+            d.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(2, dtype="i1"))
+        g = h5py.h5g.create(f.id, b"...")
+        h5py.h5d.create(g, b"..", h5py.h5t.STD_I8LE, h5py.h5s.create_simple((0,)))
 
 
 def split_names():
@@ -169,8 +179,6 @@ def archives():
     open(path("bad-truncated.keras"), "wb").write(data[:-200])
 
 
-storage()
-archives()
-types()
-split_names()
-hostile()
+for make in (storage, archives, types, names, split_names, hostile):
+    if len(sys.argv) == 1 or make.__name__ in sys.argv[1:]:
+        make()
