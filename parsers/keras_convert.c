@@ -20,6 +20,7 @@
 
 /* weights of one layer, classes of layers in one model: both are looked through one by one */
 #define PARTS_MAX 4096
+#define NAMES_MAX 4000
 
 extern const struct format format_keras, format_keras_h5;
 
@@ -85,6 +86,26 @@ static int add_group(struct converter *x, struct str path, struct str attr, stru
 	}
 	p->groups[p->group_count++] = (struct keras_group){path, attr, value};
 	return (path.ptr || !path.len) && (value || !attr.len) ? 0 : no_memory(x->e);
+}
+
+/* A list of names; one too long for an attribute is split, as Keras does: 16 bytes for each in at most 64 KiB. */
+static int add_names(struct converter *x, struct str path, const char *attr, struct value *list)
+{
+	size_t parts = list ? (list->list.count + NAMES_MAX - 1) / NAMES_MAX : 0;
+	int r = 0;
+
+	if (parts < 2)
+		return add_group(x, path, str_from(attr), list);
+	for (size_t i = 0; !r && i < parts; i++) {
+		size_t from = i * NAMES_MAX, left = list->list.count - from;
+		struct value *part = value_list(x->a);
+		struct str name = arena_printf(x->a, "%s%zu", attr, i);
+
+		for (size_t k = 0; k < left && k < NAMES_MAX; k++)
+			value_append(x->a, part, list->list.items[from + k]);
+		r = name.ptr ? add_group(x, path, name, part) : no_memory(x->e);
+	}
+	return r;
 }
 
 static struct str string_of(const struct value *v, const char *key)
@@ -294,14 +315,14 @@ static int legacy_layer(struct converter *x, struct str name, uint32_t op)
 				r = no_memory(x->e);
 		}
 	free(w.list);
-	return r < 0 ? r : add_group(x, group, STR("weight_names"), names);
+	return r < 0 ? r : add_names(x, group, "weight_names", names);
 }
 
 static int legacy_head(struct converter *x, struct value *layer_names)
 {
 	struct value *version = value_str(x->a, x->k->version), *backend = value_cstr(x->a, "tensorflow");
 	struct str root = STR("model_weights");
-	int r = add_group(x, root, STR("layer_names"), layer_names);
+	int r = add_names(x, root, "layer_names", layer_names);
 
 	for (int i = 0; !r && i < 2; i++) {
 		struct str at = i ? STR("") : root;
