@@ -15,12 +15,19 @@ enum keras_layout {
 	KERAS_VARS,   /* LAYER/vars/0 */
 };
 
+/* One HDF5 file of a model. */
+struct keras_part {
+	struct extent content; /* holds a reference that the arena releases */
+	struct source *src;
+	struct str shard; /* empty: the model itself */
+};
+
 /* model.priv */
 struct keras {
 	struct model *m;
 	struct hdf5_file file;
-	struct extent content; /* of the HDF5 file; holds a reference that the arena releases */
-	struct source *src;
+	struct keras_part *parts;
+	uint32_t part_count;
 	enum keras_layout layout;
 	struct str weights;    /* the group with the layers of KERAS_LEGACY, "" or "model_weights" */
 	struct value *config;  /* {"class_name", "config"} of the model or NULL */
@@ -38,6 +45,12 @@ struct keras {
 
 /* Reads the HDF5 content into k and m's tensors. k->config may be set before; legacy files bring their own. */
 int keras_read(struct keras *k, struct model *m, const struct extent *content, struct source *src, struct error *e);
+/* NAME.weights.json of Keras 3: {"metadata": {...}, "weight_map": {"/layers/dense/vars": FILE or [FILE, ...]}} */
+bool keras_is_index(struct str name);
+struct input;
+int keras_read_index(struct keras *k, struct input *in, struct model *m, struct error *e);
+/* The same for several files that make one model; parts are copied, with references of their own. */
+int keras_read_parts(struct keras *k, struct model *m, const struct keras_part *parts, uint32_t count, struct error *e);
 /* MODEL_NONE or the index of the object with that path */
 uint32_t keras_find(const struct keras *k, struct str path);
 /* A list of strings that may be split over NAME0, NAME1, ...; *count strings in the arena. false: there is none. */

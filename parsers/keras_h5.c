@@ -19,10 +19,13 @@ extern const struct format format_keras_h5;
 static int keras_h5_probe(const struct input *in, struct error *e)
 {
 	struct extent content;
+	char first;
 
 	(void)e;
 	if (!in->src)
 		return 0;
+	if (keras_is_index(in->base))
+		return source_size(in->src) && source_read(in->src, 0, &first, 1, NULL) == 0 && first == '{' ? 48 : 0;
 	content = extent_source(in->src, 0, source_size(in->src));
 	return hdf5_is(&content) ? 64 : 0;
 }
@@ -97,7 +100,7 @@ static int keras_h5_parse(struct input *in, struct model *m, struct error *e)
 	if (r < 0)
 		return r;
 	m->priv = k;
-	r = keras_read(k, m, &content, in->src, e);
+	r = keras_is_index(in->base) ? keras_read_index(k, in, m, e) : keras_read(k, m, &content, in->src, e);
 	if (!r)
 		r = read_properties(k, e);
 	if (!r)
@@ -144,12 +147,12 @@ static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
 
 	if (!map)
 		return no_memory(e);
-	if (own->format == &format_keras_h5 && !m->base) {
+	if (own->format == &format_keras_h5 && !m->base && ((const struct keras *)own->priv)->part_count == 1) {
 		extmap_append_source(map, own->sources[0], 0, source_size(own->sources[0]));
 		return extmap_failed(map, e);
 	}
-	if (own->format == &format_keras_h5) {
-		r = keras_plan_weights(m, &((const struct keras *)own->priv)->content, p, true, map, &same, e);
+	if (own->format == &format_keras_h5 && m->base) {
+		r = keras_plan_weights(m, &((const struct keras *)own->priv)->parts[0].content, p, true, map, &same, e);
 		p->files[p->count - 1].unchanged = !r && same && p->in_place;
 		return r;
 	}
@@ -161,7 +164,7 @@ static int keras_h5_plan(const struct model *m, struct plan *p, struct error *e)
 	return r;
 }
 
-static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", NULL};
+static const char *const extensions[] = {".h5", ".hdf5", ".weights.h5", ".weights.json", NULL};
 
 const struct format format_keras_h5 = {
 	.name = "keras-h5",

@@ -175,6 +175,7 @@ static int add_tensor(struct keras *k, const struct hdf5_object *o, struct str n
 		return -ENOMEM;
 	t->name = name;
 	t->priv = (void *)(uintptr_t)o;
+	t->shard = k->parts[o->file].shard;
 	if (!str_eq(name, o->path))
 		t->stored = o->path;
 	t->dtype = dtype_of(o);
@@ -190,7 +191,7 @@ static int add_tensor(struct keras *k, const struct hdf5_object *o, struct str n
 		if (o->dtype == DTYPE_STRING)
 			t->dtype = DTYPE_NONE;
 	} else if (o->layout != HDF5_STRINGS) {
-		r = hdf5_data(o, &k->content, k->src, &t->data, &why);
+		r = hdf5_data(o, &k->parts[o->file].content, k->parts[o->file].src, &t->data, &why);
 		if (r < 0)
 			return error_set(e, -r, "%s", why.text);
 		hand_over(&t->data);
@@ -383,23 +384,73 @@ static void find_layout(struct keras *k)
 	}
 }
 
-static void release_content(void *object)
+static void release_parts(void *object)
 {
-	extent_unref(&((struct keras *)object)->content);
+	struct keras *k = object;
+
+	for (uint32_t i = 0; i < k->part_count; i++)
+		extent_unref(&k->parts[i].content);
+}
+
+static int keep_parts(struct keras *k, const struct keras_part *parts, uint32_t count, struct error *e)
+{
+	k->parts = arena_array(k->m->arena, count, sizeof(*k->parts));
+	if (!k->parts)
+		return no_memory(e);
+	for (uint32_t i = 0; i < count; i++) {
+		k->parts[i] = parts[i];
+		extent_ref(&parts[i].content);
+	}
+	k->part_count = count;
+	return arena_defer(k->m->arena, release_parts, k) < 0 ? no_memory(e) : 0;
+}
+
+/* Objects of all parts in one list; a group that several have is found in the first. */
+static int read_files(struct keras *k, struct error *e)
+{
+	struct hdf5_file *files = arena_array(k->m->arena, k->part_count, sizeof(*files));
+	size_t total = 0, at = 0;
+	int r = files ? 0 : no_memory(e);
+
+	for (uint32_t i = 0; !r && i < k->part_count; i++) {
+		r = hdf5_read(&k->parts[i].content, k->parts[i].src, k->m->arena, &files[i], e);
+		if (r < 0 && k->parts[i].shard.len)
+			error_prefix(e, source_name(k->parts[i].src));
+		total += r ? 0 : files[i].count;
+	}
+	if (r < 0)
+		return r;
+	k->file = files[0];
+	if (k->part_count == 1)
+		return 0;
+	k->file.objects = arena_array(k->m->arena, total, sizeof(*k->file.objects));
+	if (!k->file.objects)
+		return no_memory(e);
+	for (uint32_t i = 0; i < k->part_count; i++)
+		for (size_t o = 0; o < files[i].count; o++) {
+			k->file.objects[at] = files[i].objects[o];
+			k->file.objects[at++].file = i;
+		}
+	k->file.count = total;
+	return 0;
 }
 
 int keras_read(struct keras *k, struct model *m, const struct extent *content, struct source *src, struct error *e)
+{
+	struct keras_part part = {*content, src, STR("")};
+
+	return keras_read_parts(k, m, &part, 1, e);
+}
+
+int keras_read_parts(struct keras *k, struct model *m, const struct keras_part *parts, uint32_t count, struct error *e)
 {
 	uint32_t *done;
 	int r;
 
 	k->m = m;
-	k->content = *content;
-	k->src = src;
-	extent_ref(content);
-	if (arena_defer(m->arena, release_content, k) < 0)
-		return no_memory(e);
-	r = hdf5_read(content, src, m->arena, &k->file, e);
+	r = keep_parts(k, parts, count, e);
+	if (!r)
+		r = read_files(k, e);
 	if (!r)
 		r = index_paths(k, e);
 	if (r < 0)

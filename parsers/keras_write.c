@@ -434,7 +434,7 @@ int keras_plan_weights(const struct model *m, const struct extent *content, stru
 		r = set_properties(&x);
 	*same = !x.step_count && !x.patch_count;
 	if (!r)
-		r = hdf5_change(content, x.k->src, x.steps, x.step_count, x.patches, x.patch_count, out, e);
+		r = hdf5_change(content, x.k->parts[0].src, x.steps, x.step_count, x.patches, x.patch_count, out, e);
 	release(&x);
 	return r;
 }
@@ -617,6 +617,8 @@ int keras_check_edit(const struct model *m, const struct edit *x, struct error *
 {
 	struct keras *k = (m->base ? m->base : m)->priv;
 
+	if (k->part_count > 1)
+		return error_set(e, EOPNOTSUPP, "weights in several files cannot be edited, only read and converted");
 	switch (x->kind) {
 	case EDIT_TENSOR:
 		return check_strings(x, e);

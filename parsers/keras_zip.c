@@ -539,8 +539,8 @@ static int append_weights(const struct model *m, struct plan *p, struct extmap *
 
 	*same = true;
 	if (m->base)
-		return keras_plan_weights(m, &k->content, p, false, map, same, e);
-	extmap_append(map, &k->content);
+		return keras_plan_weights(m, &k->parts[0].content, p, false, map, same, e);
+	extmap_append(map, &k->parts[0].content);
 	return extmap_failed(map, e);
 }
 

@@ -47,6 +47,7 @@ struct hdf5_chunk {
 struct hdf5_object {
 	enum hdf5_kind kind;
 	struct str path;
+	uint32_t file; /* for those who read several; hdf5_read leaves 0 */
 	struct str target; /* HDF5_LINK */
 	bool soft;
 	struct hdf5_attr *attrs;

@@ -350,6 +350,17 @@ def directory():
     assert np.allclose(keras.saving.load_model(path("again.keras")).predict(data, verbose=0), want)
 
 
+def shards():
+    """Weights in several files."""
+    model = keras.Sequential([keras.Input((64,)), L.Dense(64, name="a"), L.Dense(64, name="b"), L.Dense(2)], name="many")
+    fill(model)
+    model.save_weights(path("X.weights.json"), max_shard_size=20e3 / 1024**3)
+    assert os.path.exists(path("X_00001.weights.h5"))
+    check_names(model, path("X.weights.json"))
+    assert run("convert", path("X.weights.json"), path("one.safetensors")).returncode == 0
+    check_names(model, path("one.safetensors"))
+
+
 def conversions():
     model = functional()
     fill(model)
@@ -402,7 +413,7 @@ def hostile():
 
 
 try:
-    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, directory, conversions, between_layouts):
+    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, directory, shards, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
