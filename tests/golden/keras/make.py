@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """HDF5 files that the golden test reads: every kind of storage, and damage. Needs h5py 3.14 and NumPy.
 
-good-k2-*, good-k3*, good-layers and good-preprocessing come from tf_keras 2.21.0 and Keras 3.15.1.
+good-k2-*, good-k3*, good-layers, good-preprocessing and good-shards come from tf_keras 2.21.0 and Keras 3.15.1.
 """
 import os
 import struct
