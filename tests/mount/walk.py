@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""usage: walk.py DIR MODEL [MODE]: what stat(2), readdir(3) and open(2) tell about a tree must agree. Prints a line for
-every file, for comparing two mounts."""
+"""usage: walk.py DIR MODEL [damaged]: what stat(2), readdir(3) and open(2) tell about a tree must agree. Prints a line
+for every file, for comparing two mounts. damaged: files that cannot be read are allowed, if reading them is EIO and not short."""
+import errno
 import os
 import stat
 import sys
 
 top, model = sys.argv[1:3]
+may_fail = sys.argv[3:] == ["damaged"]
 want = os.stat(model)
 numbers = {}
 bad = 0
@@ -30,6 +32,16 @@ def look(path, inode):
         wrong(path, "owner %d:%d" % (s.st_uid, s.st_gid))
     print(os.path.relpath(path, top), s.st_ino, oct(s.st_mode), s.st_nlink, s.st_size)
     return s
+
+
+def length(path):
+    try:
+        with open(path, "rb") as f:
+            return len(f.read())
+    except OSError as e:
+        if not may_fail or e.errno != errno.EIO:
+            wrong(path, e.strerror)
+        return None
 
 
 def walk(path, inode):
@@ -57,9 +69,8 @@ def walk(path, inode):
         else:
             if t.st_nlink != 1:
                 wrong(c.path, "%d links" % t.st_nlink)
-            with open(c.path, "rb") as f:
-                n = len(f.read())
-            if n != t.st_size:
+            n = length(c.path)
+            if n is not None and n != t.st_size:
                 wrong(c.path, "%d bytes read, stat says %d" % (n, t.st_size))
             if t.st_blocks * 512 < t.st_size:
                 wrong(c.path, "%d blocks for %d bytes" % (t.st_blocks, t.st_size))
