@@ -38,6 +38,7 @@
 #endif
 
 #define MAGIC 0x70657277u
+#define CRASHED 64 /* exit status of a crash: this and the signal's number */
 /* what the caller's stacks and libraries may already take of RLIMIT_DATA */
 #define SLACK (192ull << 20)
 
@@ -188,15 +189,35 @@ static void set_limit(__rlimit_resource_t what, uint64_t value)
 	setrlimit(what, &lim);
 }
 
+static void on_crash(int sig)
+{
+	_exit(CRASHED + sig);
+}
+
+/* A crash that nobody catches leaves a line in the kernel's log. On a stack of its own: it may be the stack that ran out. */
+static void catch_crashes(void)
+{
+	static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+	static char stack[64 << 10];
+	stack_t alternate = {.ss_sp = stack, .ss_size = sizeof(stack)};
+	struct sigaction act = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_NODEFER};
+
+	sigaltstack(&alternate, NULL);
+	for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++)
+		sigaction(crashes[i], &act, NULL);
+}
+
 static void enter(int src, int pipe)
 {
-	static const int reset[] = {SIGTERM, SIGINT, SIGHUP, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGCHLD, SIGPIPE};
+	static const int reset[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE};
 	struct mallinfo2 heap = mallinfo2();
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (size_t i = 0; i < sizeof(reset) / sizeof(*reset); i++)
 		signal(reset[i], SIG_DFL);
+	if (!SANITIZED)
+		catch_crashes();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (SANITIZED) /* its reports about the library are not about us */
@@ -282,9 +303,9 @@ static int complain(const char *what, enum end how, int status, struct error *e)
 		return error_set(e, EIO, "%s found more than %u bytes of structure", what, LIMIT_METADATA);
 	if (how == END_MEMORY)
 		return error_set(e, ENOMEM, "out of memory");
-	if (WIFSIGNALED(status))
+	if (WIFSIGNALED(status) || WEXITSTATUS(status) > CRASHED)
 		return error_set(e, EIO, "%s crashed on this file (%s): it is damaged, or made to harm", what,
-			strsignal(WTERMSIG(status)));
+			strsignal(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - CRASHED));
 	return error_set(e, EIO, "%s ended without an answer: the file is damaged, or made to harm", what);
 }
 
