@@ -70,8 +70,8 @@ static int reach_out(void *arg, struct reply *r, struct error *e)
 
 	(void)arg;
 	(void)e;
-	reply_u32(r, (open("/", O_RDONLY) >= 0) | (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) << 1 | (fork() >= 0) << 2 |
-		(execl("/bin/true", "true", (char *)NULL) >= 0) << 3 | (big != NULL) << 4 | (write(1, "", 0) >= 0) << 5);
+	reply_u32(r, (uint32_t)((open("/", O_RDONLY) >= 0) | (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) << 1 | (fork() >= 0) << 2 |
+		(execl("/bin/true", "true", (char *)NULL) >= 0) << 3 | (big != NULL) << 4 | (write(1, "", 0) >= 0) << 5));
 	free(big);
 	return 0;
 }

@@ -102,10 +102,8 @@ static void random_views(void)
 				strides[d] = -strides[d];
 			}
 		}
-		if (!gathers(1u << (rand() % 4), rank, shape, strides, first, total))
-			CHECK(!"a random view is wrong");
+		CHECK(gathers(1u << (rand() % 4), rank, shape, strides, first, total));
 	}
-	CHECK(unit_failures == 0);
 }
 
 static void packed_types(void)
