@@ -131,10 +131,14 @@ static struct str new_path(struct editor *x, const struct tensor *base, const st
 
 /* ---- tensors ---- */
 
+static bool can_write(const struct hdf5_object *o)
+{
+	return o->layout == HDF5_CHUNKED || o->layout == HDF5_INLINE || o->layout == HDF5_CONTIGUOUS;
+}
+
+/* Filters that libhdf5 applies without loss. */
 static bool can_pack(const struct hdf5_object *o)
 {
-	if (o->layout != HDF5_CHUNKED && o->layout != HDF5_INLINE && o->layout != HDF5_CONTIGUOUS)
-		return false;
 	for (uint32_t i = 0; i < o->filter_count; i++)
 		if (o->filters[i].id != HDF5_DEFLATE && o->filters[i].id != HDF5_SHUFFLE &&
 			o->filters[i].id != HDF5_FLETCHER32)
@@ -149,7 +153,7 @@ static bool same_form(const struct tensor *a, const struct tensor *b)
 	       (!a->rank || memcmp(a->shape, b->shape, a->rank * sizeof(*a->shape)) == 0);
 }
 
-static int write_through(struct editor *x, struct str path, const struct tensor *t)
+static int write_through(struct editor *x, struct str path, const struct tensor *t, bool unpacked)
 {
 	struct hdf5_step *s = step(x, HDF5_WRITE, path);
 	void *bytes = arena_alloc(x->a, (size_t)t->data.size);
@@ -158,6 +162,7 @@ static int write_through(struct editor *x, struct str path, const struct tensor 
 		return no_memory(x->e);
 	s->bytes = bytes;
 	s->size = t->data.size;
+	s->unpacked = unpacked;
 	return extent_read(&t->data, 0, bytes, (size_t)t->data.size, x->e);
 }
 
@@ -189,8 +194,8 @@ static int edit_values(struct editor *x, const struct tensor *base, const struct
 
 	if (same && (at != UINT64_MAX || !t->data.size))
 		return t->data.size ? patch(x, at, &t->data) : 0;
-	if (same && can_pack(o) && t->data.size <= WRITE_MAX)
-		return write_through(x, path_of(base), t);
+	if (same && can_write(o) && t->data.size <= WRITE_MAX)
+		return write_through(x, path_of(base), t, !can_pack(o));
 	return make(x, path_of(base), t, t->dtype, &t->data, true);
 }
 

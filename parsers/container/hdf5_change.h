@@ -29,6 +29,7 @@ struct hdf5_step {
 	const uint64_t *dims;
 	const struct str *strings;  /* HDF5_MAKE of DTYPE_STRING */
 	const void *bytes;          /* HDF5_WRITE */
+	bool unpacked; /* HDF5_WRITE: chunks as they are, marked as not packed; for filters that the library cannot apply */
 	uint64_t size;
 	const struct value *value;  /* a scalar or a list of one kind */
 	struct extent data;         /* HDF5_MAKE: what will lie there; borrowed */

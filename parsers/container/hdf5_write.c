@@ -305,6 +305,59 @@ static int make(struct writer *w, const struct hdf5_step *s, uint64_t *offset)
 	return r ? refuse(w, "cannot make dataset", s->path) : 0;
 }
 
+/* The part of the array that lies in the chunk at `start`, with the strides of a whole chunk. */
+static void cut_chunk(const unsigned char *all, int rank, const hsize_t *dims, const hsize_t *chunk, const hsize_t *start,
+	size_t element, unsigned char *out)
+{
+	hsize_t at[HDF5_RANK] = {0}, run = chunk[rank - 1];
+	int k = 0;
+
+	if (run > dims[rank - 1] - start[rank - 1])
+		run = dims[rank - 1] - start[rank - 1];
+	while (k >= 0) {
+		hsize_t from = 0, to = 0;
+
+		for (int i = 0; i < rank; i++) {
+			from = from * dims[i] + start[i] + at[i];
+			to = to * chunk[i] + at[i];
+		}
+		memcpy(out + to * element, all + from * element, (size_t)run * element);
+		for (k = rank - 2; k >= 0; k--) {
+			if (++at[k] < chunk[k] && start[k] + at[k] < dims[k])
+				break;
+			at[k] = 0;
+		}
+	}
+}
+
+static int write_chunks(hid_t id, hid_t dcpl, hid_t space, size_t element, const void *bytes)
+{
+	hsize_t dims[HDF5_RANK], chunk[HDF5_RANK], start[HDF5_RANK] = {0};
+	int rank = H5Pget_chunk(dcpl, HDF5_RANK, chunk), k = 0, r = 0;
+	uint32_t mask = (uint32_t)((1ull << H5Pget_nfilters(dcpl)) - 1);
+	size_t size = element;
+	unsigned char *buf;
+
+	if (rank < 1 || H5Sget_simple_extent_ndims(space) != rank || H5Sget_simple_extent_dims(space, dims, NULL) < 0)
+		return -1;
+	for (int i = 0; i < rank; i++)
+		size *= (size_t)chunk[i]; /* measured when it was listed */
+	buf = malloc(size);
+	while (buf && r == 0 && k >= 0) {
+		memset(buf, 0, size);
+		cut_chunk(bytes, rank, dims, chunk, start, element, buf);
+		r = H5Dwrite_chunk(id, H5P_DEFAULT, mask, start, size, buf) < 0 ? -1 : 0;
+		for (k = rank - 1; k >= 0; k--) {
+			if ((start[k] += chunk[k]) < dims[k])
+				break;
+			start[k] = 0;
+		}
+	}
+	r = buf ? r : -1;
+	free(buf);
+	return r;
+}
+
 static int write_data(struct writer *w, const struct hdf5_step *s)
 {
 	hid_t id = H5Dopen2(w->file, s->path.ptr, H5P_DEFAULT), type = id >= 0 ? H5Dget_type(id) : -1;
@@ -312,9 +365,16 @@ static int write_data(struct writer *w, const struct hdf5_step *s)
 	hssize_t n = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
 	int r = -1;
 
-	if (n >= 0 && (uint64_t)n * H5Tget_size(type) == s->size &&
-		H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, s->bytes) >= 0)
-		r = 0;
+	if (n > 0 && (uint64_t)n * H5Tget_size(type) == s->size) {
+		if (s->unpacked) {
+			hid_t dcpl = H5Dget_create_plist(id);
+
+			r = write_chunks(id, dcpl, space, H5Tget_size(type), s->bytes);
+			H5Pclose(dcpl);
+		} else if (H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, s->bytes) >= 0) {
+			r = 0;
+		}
+	}
 	H5Sclose(space);
 	H5Tclose(type);
 	H5Dclose(id);

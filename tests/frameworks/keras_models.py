@@ -200,6 +200,8 @@ def storage():
         f.create_dataset("packed", data=a, chunks=(6, 4), compression="gzip", shuffle=True, fletcher32=True)
         f.create_dataset("lzf", data=a, chunks=(6, 4), compression="lzf")
         f.create_dataset("chunked", data=a, chunks=(6, 4))
+        f.create_dataset("scaled", data=a, chunks=(6, 4), scaleoffset=0)
+        f.create_dataset("cube", data=a.reshape(5, 4, 15), chunks=(2, 3, 4), compression="lzf", shuffle=True)
         f.create_dataset("unwritten", (3, 2), "<f4")
         f.create_dataset("text", data=["a", "bb"], dtype=h5py.string_dtype())
         f["g/x"], f["g/y"], f["go"] = np.float32(1), np.float32(2), np.arange(3)
@@ -209,10 +211,15 @@ def storage():
     with mounted(file) as m:
         for n in ("plain", "big", "packed", "lzf", "chunked"):
             put(m, n, a * 2)
+        put(m, "scaled", a * 3)
+        put(m, "cube", a.reshape(5, 4, 15) * 2)
         put(m, "unwritten", np.ones((3, 2), "<f4"))
     with h5py.File(file) as f:
         for n in ("plain", "big", "packed", "lzf", "chunked"):
             assert np.array_equal(f[n][()], a * 2), n
+        assert np.array_equal(f["scaled"][()], a * 3) and f["scaled"].scaleoffset is not None
+        assert np.array_equal(f["cube"][()], a.reshape(5, 4, 15) * 2) and f["cube"].compression == "lzf"
+        assert f["lzf"].compression == "lzf" and f["lzf"].chunks == (6, 4)
         assert f["big"].dtype == ">i4" and f["packed"].compression == "gzip" and f["packed"].fletcher32
         assert f["unwritten"][()].sum() == 6 and f["plain"].attrs["unit"] == "metre"
     with mounted(file) as m:
