@@ -64,6 +64,19 @@ grep -q "Input/output error" "$work/err" || fail "not EIO: $(cat "$work/err")"
 cat "$m/raw/t0" >"$work/out" || fail "an intact tensor cannot be read"
 [ "$(wc -c <"$work/out")" = 4096 ] || fail "an intact tensor is short"
 grep -q "truncated" "$work/log" || fail "the log does not say so: $(cat "$work/log")"
+if python3 -c 'import mmap' 2>/dev/null; then
+	# a mapping of the lost part: its reader gets the signal, the mount does not
+	python3 -c 'import mmap, resource, sys
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+with open(sys.argv[1], "rb") as f: mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)[0]' "$m/raw/t62" 2>/dev/null
+	[ $? = 135 ] || fail "a mapping of a lost tensor can be read"
+fi
+for n in 1 2 3 4 5 6 7 8; do
+	cat "$m"/raw/* >/dev/null 2>&1 &
+	cat "$m"/stats/* "$m"/tensors/* >/dev/null 2>&1 &
+done
+wait
+cmp -n 4096 "$m/raw/t1" "$work/out" || fail "the mount is dead"
 cat "$work/b.safetensors" >"$work/a.safetensors"
 cmp "$m/raw/t61" "$work/out" || fail "a tensor that is back cannot be read"
 expect 0 "" umount.fuse.wiamodel "$m"
