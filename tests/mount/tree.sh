@@ -141,6 +141,10 @@ for v in raw/b.weight tensors/b.weight.npy info/b.weight.json; do
 done
 [ "$(getfattr -d --absolute-names m/raw/scalar | grep -c '^user.wiamodel\.')" = 5 ] ||
 	fail "xattrs: $(getfattr -d --absolute-names m/raw/scalar)"
+[ "$(python3 -c 'import os; print(len(os.listxattr("m/raw/scalar")))')" = 5 ] || fail "listxattr does not list 5"
+command -v strace >/dev/null || fail "there is no strace"
+[ "$(strace -e trace=llistxattr,listxattr -f ls -lR m 2>&1 >/dev/null | grep -c 'listxattr(')" -lt 10 ] ||
+	fail "ls asks each file for its attributes"
 attribute error m/raw/scalar | grep -q "No such attribute" || fail "an error without an error"
 [ -z "$(getfattr --absolute-names m/tensors)" ] || fail "a directory has xattrs: $(getfattr --absolute-names m/tensors)"
 
