@@ -226,6 +226,23 @@ static int op_weights(struct converter *x, const struct op *op, struct weights *
 	return r || x->k->layout != KERAS_VARS ? r : order_parts(x, op->name, w, from);
 }
 
+/* Which of them Keras trains, and so their order, depends on the kind of quantisation and on the version. */
+static int refuse_quantised(struct converter *x, struct str layer, const struct weights *w)
+{
+	static const char *const ends[] = {"_scale", "_zero", "/g_idx", "_amax_history"};
+
+	for (size_t i = 0; i < w->count; i++) {
+		bool is = w->list[i]->dtype == DTYPE_INT8;
+
+		for (size_t k = 0; k < sizeof(ends) / sizeof(*ends); k++)
+			is |= str_ends(w->list[i]->name, str_from(ends[k]));
+		if (is)
+			return error_set(x->e, EOPNOTSUPP, "layer '%.*s' is quantised: the order of its weights is not known",
+				STR_ARG(layer));
+	}
+	return 0;
+}
+
 static bool is_first_call(const struct op *op)
 {
 	return !memchr(op->name.ptr ? op->name.ptr : "", ':', op->name.len);
@@ -306,6 +323,8 @@ static int legacy_layer(struct converter *x, struct str name, uint32_t op)
 	struct weights w = {0};
 	int r = op == MODEL_NONE ? 0 : all_weights(x, op, 0, &w);
 
+	if (!r)
+		r = refuse_quantised(x, name, &w);
 	for (int trainable = 1; !r && trainable >= 0; trainable--)
 		for (size_t i = 0; !r && i < w.count; i++) {
 			if (is_trainable(w.list[i]) != trainable)
@@ -449,6 +468,7 @@ static int vars_layer(struct converter *x, struct str path, const struct value *
 	struct weights w = {0};
 	int r = op_weights(x, op, &w);
 
+	r = refuse_quantised(x, name, &w);
 	if (r < 0)
 		goto out;
 	if (str_is(class_name, "LSTM") || str_is(class_name, "GRU") || str_is(class_name, "SimpleRNN"))

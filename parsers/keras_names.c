@@ -171,13 +171,40 @@ static size_t count_variables(const struct keras *k, struct str vars)
 {
 	size_t n = 0;
 
-	for (; n < 8; n++) {
+	for (; n < 9; n++) {
 		struct str path = arena_printf(k->m->arena, "%.*s/%zu", (int)vars.len, vars.ptr, n);
 
 		if (!path.ptr || keras_find(k, path) == MODEL_NONE)
 			break;
 	}
 	return n;
+}
+
+/*
+ * Dense, EinsumDense and Embedding, quantised or not. How many there are tells which: a kernel of 8-bit integers has a scale,
+ * 4-bit ones (packed) a zero point and group indexes too, float8 six statistics; the bias stands behind the kernel.
+ */
+static const char *dense_variable(const struct keras *k, struct str vars, size_t n, bool embedding)
+{
+	static const char *const integer[2][4] = {{"kernel", "kernel_scale", "kernel_zero", "g_idx"},
+		{"embeddings", "embeddings_scale", "embeddings_zero", "g_idx"}};
+	static const char *const float8[] = {"inputs_scale", "inputs_amax_history", "kernel_scale", "kernel_amax_history",
+		"outputs_grad_scale", "outputs_grad_amax_history"};
+	size_t count = count_variables(k, vars);
+	struct str path = arena_printf(k->m->arena, "%.*s/0", (int)vars.len, vars.ptr);
+	uint32_t first = path.ptr ? keras_find(k, path) : MODEL_NONE;
+	bool packed = first != MODEL_NONE && k->file.objects[first].dtype == DTYPE_INT8;
+	bool bias = !embedding && (packed ? count == 3 || count == 5 : count == 2 || count == 8);
+
+	if (n == 0)
+		return integer[embedding][0];
+	if (bias && n == 1)
+		return "bias";
+	n -= bias;
+	count -= bias;
+	if (packed && count <= 4 && n < 4)
+		return integer[embedding][n];
+	return !packed && count == 7 && n < 7 ? float8[n - 1] : NULL;
 }
 
 static struct str last_part(const struct keras *k, struct str component, struct str vars, struct str number,
@@ -196,7 +223,9 @@ static struct str last_part(const struct keras *k, struct str component, struct 
 
 		if (!matches(known[i].class_name, class_name))
 			continue;
-		if (i == 0)
+		if (str_is(class_name, "dense") || str_is(class_name, "einsum_dense") || str_is(class_name, "embedding"))
+			found = dense_variable(k, vars, n, str_is(class_name, "embedding"));
+		else if (i == 0)
 			found = normalization_variable(known[i].variables, n, count_variables(k, vars), config);
 		else if (known[i].variables[1] && strcmp(known[i].variables[1], "beta") == 0 &&
 			 (is_off(config, "scale") || (layer && is_off(config, "center"))))

@@ -151,6 +151,25 @@ def keras3():
                 assert 0 < d.size <= value.nbytes and d[-1] - d[0] < value.nbytes, (file, d)
 
 
+def quantised():
+    for mode in ("int8", "int4", "float8"):
+        model = keras.Sequential([
+            keras.Input((8,), dtype="int32"), L.Embedding(10, 4, name="e"),
+            L.EinsumDense("abc,cd->abd", output_shape=(None, 6), bias_axes="d", name="ed"),
+            L.Dense(4, name="a"), L.Dense(4, name="b", use_bias=False)], name="q")
+        model.quantize(mode)
+        for end in (".keras", ".weights.h5"):
+            file = path("q" + end)
+            (model.save_weights if end == ".weights.h5" else model.save)(file)
+            want, got = {v.path: v.numpy() for v in model.variables}, names(file)
+            assert set(want) == got, (mode, file, set(want) ^ got)
+            for n, v in want.items():
+                assert np.array_equal(shown(file, n), v), (mode, file, n)
+        model.save(path("q.keras"))
+        r = run("convert", "--lossy", "--force", path("q.keras"), path("q.h5"), text=True)
+        assert r.returncode == 1 and "is quantised" in r.stderr, r  # Keras loads by an order that is not certain
+
+
 def tf_keras2():
     old = tf_keras.layers
     x = tf_keras.Input((4,), name="x")
@@ -420,7 +439,7 @@ def hostile():
 
 
 try:
-    for test in (storage, links, tools, hostile, keras3, tf_keras2, legacy_names, metadata, directory, shards, conversions, between_layouts):
+    for test in (storage, links, tools, hostile, keras3, quantised, tf_keras2, legacy_names, metadata, directory, shards, conversions, between_layouts):
         test()
         print(test.__name__)
 finally:
