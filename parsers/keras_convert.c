@@ -248,12 +248,58 @@ static bool is_first_call(const struct op *op)
 	return !memchr(op->name.ptr ? op->name.ptr : "", ':', op->name.len);
 }
 
-/* Of an op and the models inside it, in order of layers. */
-static int all_weights(struct converter *x, uint32_t op, unsigned depth, struct weights *w)
+static bool is_off(const struct value *config, const char *key)
 {
-	const struct graph *g;
-	int r = op_weights(x, &x->m->ops[op], w);
+	const struct value *v = value_get(config, key);
 
+	return v && v->kind == VALUE_BOOL && !v->boolean;
+}
+
+static bool is_trainable(const struct tensor *t)
+{
+	static const char *const not_trained[] = {"/moving_mean", "/moving_variance", "/mean", "/variance", "/count",
+		"/seed_generator_state"};
+
+	for (size_t i = 0; i < sizeof(not_trained) / sizeof(*not_trained); i++)
+		if (str_ends(t->name, str_from(not_trained[i])))
+			return false;
+	return true;
+}
+
+/* Classes inside of nested models whose trained weights are known by name. */
+static int check_class(struct converter *x, const struct op *op)
+{
+	static const char *const known[] = {"Dense", "EinsumDense", "Embedding", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose",
+		"Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D",
+		"BatchNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "Normalization", "PReLU",
+		"LSTM", "GRU", "SimpleRNN", "Bidirectional", "MultiHeadAttention"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (str_is(op->type, known[i]))
+			return 0;
+	return error_set(x->e, EOPNOTSUPP, "which weights of layer '%.*s' (%.*s), inside of another model, are trained is not known",
+		STR_ARG(op->name), STR_ARG(op->type));
+}
+
+/*
+ * Of an op and the models inside it, in order of layers: those that are trained (layers that are frozen have none), and the others.
+ * A single layer's are in this order already.
+ */
+static int all_weights(struct converter *x, uint32_t op, unsigned depth, bool frozen, struct weights *trained, struct weights *rest)
+{
+	const struct op *o = &x->m->ops[op];
+	const struct graph *g;
+	struct weights own = {0};
+	int r = op_weights(x, o, &own);
+
+	frozen |= is_off(o->attributes, "trainable");
+	if (!r)
+		r = refuse_quantised(x, o->name, &own);
+	if (!r && depth && own.count)
+		r = check_class(x, o);
+	for (size_t i = 0; !r && i < own.count; i++)
+		r = add_weight(x, !depth || (!frozen && is_trainable(own.list[i])) ? trained : rest, own.list[i]);
+	free(own.list);
 	if (r < 0 || x->graph_of[op] == MODEL_NONE)
 		return r;
 	if (depth > LIMIT_NESTING)
@@ -261,7 +307,7 @@ static int all_weights(struct converter *x, uint32_t op, unsigned depth, struct 
 	g = &x->m->graphs[x->graph_of[op]];
 	for (uint32_t i = 0; !r && i < g->op_count; i++)
 		if (is_first_call(&x->m->ops[g->first_op + i]))
-			r = all_weights(x, g->first_op + i, depth + 1, w);
+			r = all_weights(x, g->first_op + i, depth + 1, frozen, trained, rest);
 	return r;
 }
 
@@ -305,35 +351,23 @@ static int place_rest(struct converter *x)
 
 /* ---- whole models in .h5 ---- */
 
-static bool is_trainable(const struct tensor *t)
-{
-	static const char *const not_trained[] = {"/moving_mean", "/moving_variance", "/mean", "/variance", "/count",
-		"/seed_generator_state"};
-
-	for (size_t i = 0; i < sizeof(not_trained) / sizeof(*not_trained); i++)
-		if (str_ends(t->name, str_from(not_trained[i])))
-			return false;
-	return true;
-}
-
 static int legacy_layer(struct converter *x, struct str name, uint32_t op)
 {
 	struct str group = join(x, STR("model_weights"), name);
 	struct value *names = value_list(x->a);
-	struct weights w = {0};
-	int r = op == MODEL_NONE ? 0 : all_weights(x, op, 0, &w);
+	struct weights w[2] = {{0}, {0}};
+	int r = op == MODEL_NONE ? 0 : all_weights(x, op, 0, false, &w[0], &w[1]);
 
-	if (!r)
-		r = refuse_quantised(x, name, &w);
-	for (int trainable = 1; !r && trainable >= 0; trainable--)
-		for (size_t i = 0; !r && i < w.count; i++) {
-			if (is_trainable(w.list[i]) != trainable)
-				continue;
-			r = add_place(x, w.list[i], join(x, group, w.list[i]->name));
-			if (value_append(x->a, names, value_str(x->a, w.list[i]->name)) < 0)
+	for (int k = 0; k < 2; k++) {
+		for (size_t i = 0; !r && i < w[k].count; i++) {
+			const struct tensor *t = w[k].list[i];
+
+			r = add_place(x, t, join(x, group, t->name));
+			if (value_append(x->a, names, value_str(x->a, t->name)) < 0)
 				r = no_memory(x->e);
 		}
-	free(w.list);
+		free(w[k].list);
+	}
 	return r < 0 ? r : add_names(x, group, "weight_names", names);
 }
 

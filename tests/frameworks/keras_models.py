@@ -93,6 +93,16 @@ def functional():
     return keras.Model(x, L.Dense(2, name="out")(y), name="whole")
 
 
+def frozen():
+    """Nested models with weights that are not trained: Keras lists those last."""
+    x = keras.Input((4,), name="x")
+    y = keras.Sequential([L.Dense(4, name="f", trainable=False), L.BatchNormalization(name="n"), L.Dense(4, name="t"),
+                          keras.Sequential([L.Dense(4, name="in")], name="inner")], name="mixed")(x)
+    block = keras.Sequential([L.Dense(4, name="u"), L.BatchNormalization(name="o"), L.Dense(4, name="v")], name="ice")
+    block.trainable = False
+    return keras.Model(x, L.BatchNormalization(name="last", trainable=False)(block(y)), name="frozen")
+
+
 def sequential():
     scale = L.Normalization(name="nz")
     model = keras.Sequential([keras.Input((4,)), scale, L.Dense(3, name="a"), L.Dense(2)], name="mine")
@@ -406,7 +416,7 @@ def conversions():
 def between_layouts():
     """Whole models from one of Keras' files to the other and back."""
     data = rng.standard_normal((5, 4)).astype("float32")
-    for make in (functional, sequential):
+    for make in (functional, sequential, frozen):
         model = make()
         fill(model)
         model.save(path("a.keras"))
