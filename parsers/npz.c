@@ -72,8 +72,8 @@ static int take_utf32(const unsigned char *p, uint32_t n, bool big, char *out, s
 	return 0;
 }
 
-static void read_strings(struct model *m, struct tensor *t, const struct npy *h,
-	const struct extent *data)
+static int read_strings(struct model *m, struct tensor *t, const struct npy *h, const struct extent *data,
+	struct error *e)
 {
 	unsigned char *item = malloc((size_t)h->itemsize + 1);
 	char *text = malloc((size_t)h->itemsize + 1);
@@ -90,11 +90,15 @@ static void read_strings(struct model *m, struct tensor *t, const struct npy *h,
 		while (!r && h->bytes && len && !item[len - 1])
 			len--;
 		t->strings[i] = arena_str(m->arena, h->unicode ? text : (char *)item, r ? 0 : len);
+		r = t->strings[i].ptr ? r : -ENOMEM;
 	}
 	free(item);
 	free(text);
-	if (r < 0 || !t->strings)
+	if (r == -ENOMEM || !t->strings)
+		return error_set(e, ENOMEM, "out of memory for strings");
+	if (r < 0)
 		tensor_damage(m, t, "strings cannot be read%s%s", why.code ? ": " : "", why.text);
+	return 0;
 }
 
 /* Elements in C order. A reference in *out. */
@@ -154,9 +158,9 @@ static int fill_tensor(struct model *m, struct tensor *t, const struct npy *h,
 	if (r < 0)
 		return r;
 	if (t->dtype == DTYPE_STRING && data.size <= STRINGS_MAX) {
-		read_strings(m, t, h, &data);
+		r = read_strings(m, t, h, &data, e);
 		extent_unref(&data);
-		return 0;
+		return r;
 	}
 	if (t->dtype == DTYPE_STRING)
 		t->dtype = DTYPE_NONE;
@@ -212,22 +216,40 @@ static int add_damaged(struct model *m, struct str name, struct zip_member *z, c
 	return tensor_set_shape(m, t, NULL, 0, e);
 }
 
-static bool is_npy(const struct extent *content)
+/* A member that cannot be read is none, but for want of memory. */
+static int is_npy(const struct extent *content, bool *is, struct error *e)
 {
+	struct error why = {0};
 	char magic[6];
+	int r = content->size >= 6 ? extent_read(content, 0, magic, 6, &why) : -EIO;
 
-	return content->size >= 6 && extent_read(content, 0, magic, 6, NULL) == 0 &&
-	       memcmp(magic, "\x93NUMPY", 6) == 0;
+	*is = r == 0 && memcmp(magic, "\x93NUMPY", 6) == 0;
+	return r == -ENOMEM ? error_set(e, ENOMEM, "%s", why.text) : 0;
+}
+
+static int read_array(struct model *m, struct str name, struct zip_member *z, const struct extent *content,
+	struct error *e)
+{
+	struct extmap map = {0};
+	struct error why = {0};
+	struct npy h;
+	int r;
+
+	extmap_append(&map, content);
+	r = npy_read(&map, 0, content->size, &h, &why);
+	extmap_release(&map);
+	if (r == -ENOMEM)
+		return error_set(e, ENOMEM, "%s", why.text);
+	return r < 0 ? add_damaged(m, name, z, why.text, e) : add_array(m, name, z, content, &h, e);
 }
 
 static int read_member(struct model *m, struct npz *n, size_t i, struct error *e)
 {
 	struct zip_member *z = &n->zip.members[i];
 	struct str name = z->name;
-	struct extmap map = {0};
 	struct extent content;
 	struct error why = {0};
-	struct npy h;
+	bool array;
 	int r;
 
 	if (str_ends(name, STR("/")) && !z->size)
@@ -240,17 +262,10 @@ static int read_member(struct model *m, struct npz *n, size_t i, struct error *e
 		return r == -ENOMEM ? error_set(e, ENOMEM, "%s", why.text)
 				    : add_damaged(m, name, z, why.text, e);
 	}
-	if (!is_npy(&content)) {
-		n->owner[i] = m->file_count | OWNER_FILE;
-		r = add_file(m, z, &content, e);
-	} else {
-		n->owner[i] = m->tensor_count;
-		extmap_append(&map, &content);
-		r = npy_read(&map, 0, content.size, &h, &why);
-		r = r < 0 ? add_damaged(m, name, z, why.text, e)
-			  : add_array(m, name, z, &content, &h, e);
-		extmap_release(&map);
-	}
+	r = is_npy(&content, &array, e);
+	n->owner[i] = array ? m->tensor_count : m->file_count | OWNER_FILE;
+	if (r == 0)
+		r = array ? read_array(m, name, z, &content, e) : add_file(m, z, &content, e);
 	extent_unref(&content);
 	return r;
 }

@@ -113,7 +113,6 @@ static int onnx_probe(const struct input *in, struct error *e)
 	bool version = false, graph = false, foreign = false;
 	int fields = 0;
 
-	(void)e;
 	if (!in->src)
 		return 0;
 	cursor_init(&c, in->src, 0, source_size(in->src), &ignored);
@@ -140,6 +139,8 @@ static int onnx_probe(const struct input *in, struct error *e)
 		}
 	}
 	cursor_release(&c);
+	if (cursor_failed(&c) == -ENOMEM)
+		return error_set(e, ENOMEM, "%s", ignored.text);
 	if (foreign || !version)
 		return 0;
 	return graph ? 32 : fields > 1 ? 12 : 0;
@@ -279,8 +280,10 @@ static int onnx_parse(struct input *in, struct model *m, struct error *e)
 	if (r == 0)
 		r = pb_scan(in->src, 0, source_size(in->src), &onnx_model_type, &x.skeleton, e);
 	if (r == 0) {
-		p = wia__onnx__model__unpack(pb_arena_allocator(unpacked), x.skeleton.len, x.skeleton.bytes);
-		r = p ? read_model(&x, p) : error_set(e, EIO, "the structure is no ModelProto (a field has the wrong type), or too large");
+		struct ProtobufCAllocator *memory = pb_arena_allocator(unpacked);
+
+		p = wia__onnx__model__unpack(memory, x.skeleton.len, x.skeleton.bytes);
+		r = p ? read_model(&x, p) : pb_unpack_failed(memory, "ModelProto", e);
 	}
 	pb_skeleton_release(&x.skeleton);
 	free(x.companions);

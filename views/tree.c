@@ -411,6 +411,7 @@ int tree_list(const struct tree *t, uint64_t dir, uint64_t from, bool with_size,
 		struct entry entry;
 		struct str name;
 		uint64_t inode;
+		int r;
 
 		if (!child_at(t, &n, k, buf, &name, &inode))
 			continue;
@@ -418,7 +419,10 @@ int tree_list(const struct tree *t, uint64_t dir, uint64_t from, bool with_size,
 
 		if (!is_listed(t, &c))
 			continue;
-		if (tree_fill_entry(t, inode, with_size, &entry) < 0)
+		r = tree_fill_entry(t, inode, with_size, &entry);
+		if (r == -ENOMEM) /* not silently a shorter listing */
+			return r;
+		if (r < 0)
 			continue;
 		if (emit(arg, name, &entry, k + 1))
 			break;

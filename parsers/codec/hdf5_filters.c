@@ -35,6 +35,10 @@ static int undo_deflate(struct data *d, size_t room, struct error *e)
 		r = inflate(&z, Z_FINISH);
 		inflateEnd(&z);
 	}
+	if (r == Z_MEM_ERROR) {
+		free(out);
+		return error_set(e, ENOMEM, "out of memory for a chunk");
+	}
 	if (r != Z_STREAM_END) {
 		free(out);
 		return error_set(e, EIO, z.avail_out ? "packed chunk is damaged" : "packed chunk holds too many bytes");

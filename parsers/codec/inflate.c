@@ -206,8 +206,11 @@ static int fill(struct inflate_codec *c, struct error *e)
 	return 0;
 }
 
-static int damaged(const struct inflate_codec *c, struct error *e)
+/* why: what inflate() said; it takes its window only when it needs one */
+static int damaged(const struct inflate_codec *c, int why, struct error *e)
 {
+	if (why == Z_MEM_ERROR)
+		return error_set(e, ENOMEM, "out of memory for unpacking");
 	return error_set(e, EIO, "packed data are damaged near byte %" PRIu64 " of %" PRIu64, c->d->now.out,
 		c->codec.size);
 }
@@ -231,7 +234,7 @@ static int check_end(struct inflate_codec *c, struct error *e)
 			return error_set(e, EIO, "packed data hold more than the %" PRIu64
 				" bytes that are promised", c->codec.size);
 		if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
-			return damaged(c, e);
+			return damaged(c, r, e);
 		s->ended = r == Z_STREAM_END;
 	}
 	return c->crc_upto == c->codec.size && c->crc != c->want
@@ -266,7 +269,7 @@ static int produce(struct inflate_codec *c, unsigned char *out, size_t len, stru
 			return error_set(e, EIO, "packed data hold %" PRIu64 " bytes, %" PRIu64
 				" are promised", c->d->now.out, c->codec.size);
 		if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
-			return damaged(c, e);
+			return damaged(c, r, e);
 		c->d->now.ended = r == Z_STREAM_END;
 		keep(c);
 	}

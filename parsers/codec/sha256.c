@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 #define CHUNK (128u << 10)
@@ -21,6 +22,7 @@ struct sha256 *sha256_new(void)
 		return NULL;
 	h->ctx = EVP_MD_CTX_new();
 	if (!h->ctx || EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL) != 1) {
+		ERR_clear_error(); /* what it keeps for each thread about a failure */
 		sha256_free(h);
 		return NULL;
 	}

@@ -314,6 +314,7 @@ static _Thread_local struct {
 	struct block *blocks; /* the first has room */
 	size_t room;
 	bool on;
+	bool failed; /* jansson reports it as wrong JSON, and a good file must not be called damaged */
 } pool;
 
 static void *pool_alloc(size_t size)
@@ -329,6 +330,7 @@ static void *pool_alloc(size_t size)
 	if (size > pool.room) {
 		cap = size > BLOCK / 8 ? size : BLOCK;
 		b = malloc(sizeof(*b) + cap);
+		pool.failed |= !b;
 		if (!b)
 			return NULL;
 		if (cap == size && pool.blocks) { /* all of it; the first keeps its room */
@@ -361,6 +363,7 @@ static void pool_begin(void)
 
 	pthread_once(&once, pool_install);
 	pool.on = true;
+	pool.failed = false;
 }
 
 static void pool_end(void)
@@ -394,6 +397,10 @@ static int parse(struct arena *a, const char *text, size_t len, bool plain, stru
 	pool_begin();
 	j = json_loadb(w.text ? w.text : text, w.text ? w.len : len,
 		JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+	if (!j && pool.failed) {
+		r = error_set(e, ENOMEM, "out of memory");
+		goto out;
+	}
 	if (!j) {
 		r = error_set(e, EINVAL, "line %d, column %d: %s", why.line, why.column, why.text);
 		goto out;

@@ -8,24 +8,51 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdlib.h>
 
-static void *arena_hook_alloc(void *arena, size_t size)
+struct memory {
+	ProtobufCAllocator hooks;
+	struct arena *arena;
+	bool failed;
+};
+
+static void *hook_alloc(void *memory, size_t size)
 {
-	return arena_alloc(arena, size);
+	struct memory *m = memory;
+	void *p = arena_alloc(m->arena, size);
+
+	m->failed |= !p;
+	return p;
 }
 
-static void arena_hook_free(void *arena, void *p)
+static void *hook_refuse(void *memory, size_t size)
 {
-	(void)arena;
+	(void)memory;
+	(void)size;
+	return NULL;
+}
+
+static void hook_free(void *memory, void *p)
+{
+	(void)memory;
 	(void)p;
 }
 
+/* Never NULL, for which protobuf-c would take malloc. */
 struct ProtobufCAllocator *pb_arena_allocator(struct arena *a)
 {
-	ProtobufCAllocator *hooks = arena_alloc(a, sizeof(*hooks));
+	static struct memory none = {.hooks = {hook_refuse, hook_free, NULL}, .failed = true};
+	struct memory *m = arena_alloc(a, sizeof(*m));
 
-	if (hooks)
-		*hooks = (ProtobufCAllocator){arena_hook_alloc, arena_hook_free, a};
-	return hooks;
+	if (!m)
+		return &none.hooks;
+	*m = (struct memory){.hooks = {hook_alloc, hook_free, m}, .arena = a};
+	return &m->hooks;
+}
+
+int pb_unpack_failed(const struct ProtobufCAllocator *allocator, const char *message, struct error *e)
+{
+	if (((const struct memory *)allocator)->failed)
+		return error_set(e, ENOMEM, "out of memory for the structure of %s", message);
+	return error_set(e, EIO, "the structure is no %s (a field has the wrong type)", message);
 }
 
 /* ---- varints ---- */

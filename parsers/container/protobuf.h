@@ -71,6 +71,8 @@ void pb_skeleton_release(struct pb_skeleton *s);
 /* An allocator for generated ..._unpack functions (their ProtobufCAllocator) that takes from an arena: nothing is
  * freed one by one. Valid as long as the arena. */
 struct ProtobufCAllocator *pb_arena_allocator(struct arena *a);
+/* Reports why unpacking gave NULL: memory, or content that is no such message. */
+int pb_unpack_failed(const struct ProtobufCAllocator *allocator, const char *message, struct error *e);
 
 /* ---- rewriting ---- */
 

@@ -66,32 +66,38 @@ struct end {
 };
 
 /* The end record is the last one whose comment reaches exactly to the end of the file. */
+static bool take_end(const unsigned char *p, uint64_t at, uint64_t size, struct end *out)
+{
+	if (get32(p) != END_SIG || get16(p + 20) > size - at - END_SIZE)
+		return false;
+	*out = (struct end){.offset = at,
+		.comment = at + END_SIZE,
+		.comment_size = get16(p + 20),
+		.count = get16(p + 10),
+		.size = get32(p + 12),
+		.directory = get32(p + 16)};
+	return true;
+}
+
+/* From the end to the front; without memory of its own, since a probe cannot say that there is none. */
 static bool find_end(struct source *src, struct end *out)
 {
-	uint64_t size = source_size(src);
-	size_t n = size < END_SIZE + 65535 ? (size_t)size : END_SIZE + 65535;
-	unsigned char *tail = size < END_SIZE ? NULL : malloc(n);
-	bool found = false;
+	enum { STEP = 4096 };
+	unsigned char part[STEP + END_SIZE - 1];
+	uint64_t size = source_size(src), least = size > END_SIZE + 65535 ? size - END_SIZE - 65535 : 0;
+	uint64_t end = size < END_SIZE ? 0 : size - END_SIZE + 1; /* behind the last place where it could begin */
 
-	if (!tail || source_read(src, size - n, tail, n, NULL) < 0) {
-		free(tail);
-		return false;
-	}
-	for (size_t at = n - END_SIZE + 1; !found && at > 0; at--) {
-		const unsigned char *p = tail + at - 1;
+	while (end > least) {
+		uint64_t begin = end - least > STEP ? end - STEP : least;
 
-		if (get32(p) != END_SIG || get16(p + 20) > n - (at - 1) - END_SIZE)
-			continue;
-		found = true;
-		out->offset = size - n + at - 1;
-		out->comment = out->offset + END_SIZE;
-		out->comment_size = get16(p + 20);
-		out->count = get16(p + 10);
-		out->size = get32(p + 12);
-		out->directory = get32(p + 16);
+		if (source_read(src, begin, part, (size_t)(end - begin) + END_SIZE - 1, NULL) < 0)
+			return false;
+		for (uint64_t at = end; at > begin; at--)
+			if (take_end(part + (at - 1 - begin), at - 1, size, out))
+				return true;
+		end = begin;
 	}
-	free(tail);
-	return found;
+	return false;
 }
 
 bool zip_is(struct source *src)

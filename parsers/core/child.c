@@ -285,7 +285,8 @@ static enum end collect(int fd, struct reply *r)
 			how = END_LATE;
 		} else if (n > 0) {
 			reply_bytes(r, buf, (size_t)n);
-			how = r->failed ? END_BIG : END_WELL;
+			if (r->failed)
+				how = (size_t)n > LIMIT_METADATA - r->len ? END_BIG : END_MEMORY;
 		} else if (!(n < 0 && errno == EINTR)) {
 			break;
 		}
@@ -328,15 +329,19 @@ static int accept_reply(const char *what, struct reply *r, int status, struct so
 	len = cursor_u32le(&c);
 	cursor_bytes(&c, text, len < sizeof(text) ? len : sizeof(text) - 1);
 	size = cursor_u64le(&c);
-	if (cursor_failed(&c) || magic != MAGIC || len >= sizeof(text) || size != cursor_left(&c) || code > 4095)
+	if (cursor_failed(&c) == -ENOMEM)
+		result = error_set(e, ENOMEM, "out of memory");
+	else if (cursor_failed(&c) || magic != MAGIC || len >= sizeof(text) || size != cursor_left(&c) || code > 4095)
 		result = complain(what, END_WELL, status, e);
 	else if (code)
 		result = error_set(e, (int)code, "%s", text);
 	if (!result) {
 		void *copy = malloc(size ? (size_t)size : 1);
 
-		if (copy && source_read(src, c.pos, copy, (size_t)size, e) < 0)
+		if (copy && source_read(src, c.pos, copy, (size_t)size, e) < 0) {
+			free(copy);
 			result = -EIO;
+		}
 		*out = copy && !result ? source_from_memory(copy, (size_t)size, what) : NULL;
 		if (!*out && !result)
 			result = error_set(e, ENOMEM, "out of memory");
