@@ -117,7 +117,6 @@ install: all
 	ln -sf $(BINDIR)/wiamodel $(DESTDIR)$(HELPERDIR)/mount.wiamodel
 	ln -sf $(BINDIR)/wiamodel $(DESTDIR)$(HELPERDIR)/mount.fuse.wiamodel
 	ln -sf $(BINDIR)/wiamodel $(DESTDIR)$(HELPERDIR)/umount.fuse.wiamodel
-	ln -sf $(BINDIR)/wiamodel $(DESTDIR)$(HELPERDIR)/umount.fuse
 	for n in 1 5 8; do for f in man/*.$$n; do \
 		[ -e "$$f" ] && install -m 644 $$f $(DESTDIR)$(MANDIR)/man$$n/ || :; done; done
 

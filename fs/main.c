@@ -19,8 +19,6 @@ int main(int argc, char **argv)
 
 	if (strncmp(name, "mount.", 6) == 0)
 		return mount_main(name, argc, argv);
-	if (strcmp(name, "umount.fuse") == 0)
-		return umount_fuse_main(argc, argv);
 	if (strncmp(name, "umount.", 7) == 0)
 		return umount_main("umount", argc, argv);
 	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {

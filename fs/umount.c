@@ -199,45 +199,6 @@ static int usage(const char *program)
 	return EXIT_USAGE;
 }
 
-static bool is_ours(const char *target)
-{
-	struct mount_line line;
-	char *dir = target ? absolute(target) : NULL;
-	bool ours = dir && mountpoint_find(dir, &line) && strcmp(line.type, "fuse.wiamodel") == 0;
-
-	free(dir);
-	return ours;
-}
-
-int umount_fuse_main(int argc, char **argv)
-{
-	const char *target = NULL;
-	char **args = calloc((size_t)argc + 3, sizeof(*args));
-	int n = 2;
-
-	if (!args)
-		return complain(&(struct request){.program = "umount"}, EXIT_SYSTEM, strerror(ENOMEM));
-	args[0] = "umount";
-	args[1] = "-i"; /* without helpers, or it would call us again */
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "-N") == 0) {
-			i++;
-			continue;
-		}
-		if (argv[i][0] != '-')
-			target = argv[i];
-		args[n++] = argv[i];
-	}
-	if (is_ours(target)) {
-		free(args);
-		return umount_main("umount", argc, argv);
-	}
-	execvp(args[0], args);
-	complain(&(struct request){.program = "umount"}, EXIT_SYSTEM, strerror(errno));
-	free(args);
-	return EXIT_SYSTEM;
-}
-
 int umount_main(const char *program, int argc, char **argv)
 {
 	struct request q = {.program = program};

@@ -15,10 +15,4 @@ int umount_main(const char *program, int argc, char **argv);
 int commit_main(int argc, char **argv);
 int discard_main(int argc, char **argv);
 
-/*
- * umount.fuse: umount(8) as root takes the type from statfs(2), which says "fuse" for every such mount, and calls this
- * helper for it. A model's mount: as umount_main; any other is passed on to umount(8) itself.
- */
-int umount_fuse_main(int argc, char **argv);
-
 #endif

@@ -63,13 +63,6 @@ expect 4 "dead mount" mount.wiamodel "$work/a.safetensors" "$m"
 expect 0 "" umount.fuse.wiamodel "$m"
 not_mounted "$m" || fail "a dead mount stays"
 
-# umount(8) as root asks for umount.fuse, also for file systems of others
-if [ "$(id -u)" = 0 ]; then
-	mkdir "$work/other" && mount -t tmpfs none "$work/other"
-	expect 0 "" "$work/sbin/umount.fuse" "$work/other"
-	grep -q " $work/other " /proc/self/mounts && fail "umount.fuse left a mount of another kind"
-fi
-
 # busy: refused, and all as before; then detached
 mounted
 exec 9<"$m/metadata.json"
