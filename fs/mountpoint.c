@@ -274,20 +274,46 @@ static int helper_record(char *const argv[])
 	return r;
 }
 
+/* Whether the table has a record of this directory; there a blank and its like are spelled \040. */
+static bool is_recorded(const char *dir)
+{
+	FILE *f = fopen("/run/mount/utab", "re");
+	char *line = NULL, *wanted = malloc(strlen(dir) * 4 + 16), *p = wanted;
+	size_t cap = 0;
+	bool found = false;
+
+	if (f && wanted) {
+		p = stpcpy(p, " TARGET=");
+		for (const char *d = dir; *d; d++)
+			if (strchr(" \t\n\\", *d))
+				p += sprintf(p, "\\%03o", (unsigned)*d);
+			else
+				*p++ = *d;
+		strcpy(p, " ");
+		while (!found && getline(&line, &cap, f) > 0)
+			found = strstr(line, wanted) && strstr(line, "uhelper=fuse.wiamodel");
+	}
+	if (f)
+		fclose(f);
+	free(line);
+	free(wanted);
+	return found;
+}
+
 bool mountpoint_record(const char *dir, const struct options *o)
 {
 	char *argv[] = {"mount", "--fake", "--internal-only", "--no-canonicalize", "-t", "fuse.wiamodel", "-o",
 		"uhelper=fuse.wiamodel", "--", (char *)source_name_of(o), (char *)dir, NULL};
 
-	return geteuid() == 0 && helper_record(argv) == 0;
+	/* one that was left by a mount whose processes were killed does as well, and they would pile up */
+	return geteuid() == 0 && (is_recorded(dir) || helper_record(argv) == 0);
 }
 
 void mountpoint_forget(const char *dir)
 {
 	char *argv[] = {"umount", "--fake", "--internal-only", "--no-canonicalize", "--", (char *)dir, NULL};
-	struct stat st;
 
-	if (geteuid() == 0 && stat("/run/mount/utab", &st) == 0 && st.st_size > 0)
+	if (geteuid() == 0 && is_recorded(dir))
 		helper_record(argv);
 }
 
