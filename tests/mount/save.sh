@@ -91,7 +91,8 @@ filled "$work/out.npz" t3 && fail "out: not replaced"
 
 # the formats that can be written, and their edits through the mount
 for g in "$top"/tests/golden/npz/good-plain.npz "$top"/tests/golden/npz/good-compressed.npz \
-	"$top"/tests/golden/safetensors/good-state.safetensors "$top"/tests/golden/safetensors/good-sharded; do
+	"$top"/tests/golden/safetensors/good-state.safetensors "$top"/tests/golden/safetensors/good-sharded \
+	"$top"/tests/golden/keras/good-k3-model.keras "$top"/tests/golden/keras/good-k2-model.h5; do
 	name=$(basename "$g")
 	cp -r "$g" "$work/$name"
 	expect 0 "" mount.wiamodel "$work/$name" "$m"
