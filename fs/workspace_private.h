@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the workspace share: workspace.c (opening, the present tree, attributes), handle.c (open files),
- * edits.c (from content to an edited model), scratch.c (names that are no part of the model), rename.c (unlink and rename), saving.c (commit,
- * discard), replay.c (edits that an earlier mount left).
+ * What the parts of the workspace share: workspace.c (opening, the present tree, attributes), listing.c,
+ * telling.c (extended attributes, reasons, status.json), handle.c (open files), draft.c (content under way), edits.c
+ * (from content to an edited model), scratch.c (names that are no part of the model), rename.c (unlink and
+ * rename), alias.c (the kernel's numbers), saving.c (commit, discard), replay.c (what an earlier mount left).
  *
  * Locks, in the order in which they are taken: `edit` (one edit or save at a time, held for long), a draft's own,
  * `lock` (everything here that can change, held for short; nothing is rendered or read under it), `journal_lock`.
@@ -109,6 +110,8 @@ void inner_report(struct workspace *w, uint64_t inode, const struct error *e);
 /* status.json and the like show something else */
 void workspace_notify_status(struct workspace *w);
 void workspace_attr(struct workspace *w, const struct tree *t, const struct entry *x, struct attr *out);
+/* telling.c: for tree_options.status */
+void workspace_status_json(void *arg, struct json *j);
 /* A file's reason why it was refused is history. */
 void workspace_forget_error(struct workspace *w, uint64_t inode);
 
