@@ -27,7 +27,7 @@ static int fail(void *arg, struct reply *r, struct error *e)
 	return error_set(e, ENODATA, "nothing in it");
 }
 
-static int crash(void *arg, struct reply *r, struct error *e)
+static __attribute__((unused)) int crash(void *arg, struct reply *r, struct error *e)
 {
 	(void)r;
 	(void)e;
@@ -64,7 +64,7 @@ static int flood(void *arg, struct reply *r, struct error *e)
 }
 
 /* bit i: attempt i succeeded */
-static int reach_out(void *arg, struct reply *r, struct error *e)
+static __attribute__((unused)) int reach_out(void *arg, struct reply *r, struct error *e)
 {
 	char *volatile big = malloc((size_t)3 << 30); /* volatile: or clang takes it for granted */
 
