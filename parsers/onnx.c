@@ -12,6 +12,7 @@
 #include "parsers/core/cursor.h"
 #include "parsers/core/limits.h"
 #include "parsers/format.h"
+#include "parsers/onnx_write.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -247,6 +248,24 @@ static int queue_training(struct onnx_reader *x, const Wia__Onnx__TrainingInfo *
 	return r;
 }
 
+/* What saving needs to know of the graphs: where they lie. */
+static int note_places(struct onnx_reader *x, struct onnx_file *f)
+{
+	f->graphs = arena_array(x->m->arena, x->pending_count, sizeof(*f->graphs));
+	if (!f->graphs)
+		return onnx_no_memory(x);
+	for (uint32_t i = 0; i < x->pending_count; i++) {
+		const struct onnx_pending *p = &x->pending[i];
+		uint64_t record = p->proto ? p->proto->record : p->function->record;
+		bool has = p->proto ? p->proto->has_record : p->function->has_record;
+
+		if (!has || record >= x->skeleton.record_count)
+			return error_set(x->e, EIO, "graph %u has no place in the file", i);
+		f->graphs[p->graph] = x->skeleton.records[record].offset;
+	}
+	return 0;
+}
+
 static int read_model(struct onnx_reader *x, const Wia__Onnx__Model *p)
 {
 	struct onnx_file *f = arena_alloc(x->m->arena, sizeof(*f));
@@ -265,7 +284,14 @@ static int read_model(struct onnx_reader *x, const Wia__Onnx__Model *p)
 		r = queue_training(x, p->training_info[i], i);
 	for (size_t i = 0; r == 0 && i < p->n_functions; i++)
 		r = onnx_queue_function(x, p->functions[i]);
-	return r < 0 ? r : onnx_walk_graphs(x);
+	if (r == 0)
+		r = onnx_walk_graphs(x);
+	if (r == 0)
+		r = note_places(x, f);
+	f->training = p->n_training_info > 0;
+	if (r == 0 && x->companion_count)
+		r = input_list(x->in, STR(""), x->m->arena, &f->beside, &f->beside_count, x->e);
+	return r;
 }
 
 static int onnx_parse(struct input *in, struct model *m, struct error *e)
@@ -292,6 +318,11 @@ static int onnx_parse(struct input *in, struct model *m, struct error *e)
 	return r;
 }
 
+static bool onnx_holds(enum dtype d)
+{
+	return onnx_type_of(d) != 0;
+}
+
 static const char *const extensions[] = {".onnx", NULL};
 static const char *const model_keys[] = {"name", "version", "producer", "producer_version", "description", "author",
 	"license", "onnx_opset", NULL};
@@ -300,8 +331,13 @@ const struct format format_onnx = {
 	.name = "onnx",
 	.title = "ONNX",
 	.extensions = extensions,
+	.can = CAN_VALUES | CAN_RESHAPE | CAN_RETYPE | CAN_RENAME | CAN_ADD | CAN_REMOVE | CAN_METADATA | CAN_CREATE |
+	       CAN_GRAPH,
 	.probe = onnx_probe,
 	.parse = onnx_parse,
+	.check_edit = onnx_check_edit,
+	.plan = onnx_plan,
+	.holds = onnx_holds,
 	.keeps_properties = true,
 	.model_keys = model_keys,
 };

@@ -49,60 +49,58 @@ static const struct pb_field tensor_fields[] = {
 	{TENSOR_INT64_DATA, PB_NUMBERS, NULL}, {TENSOR_RAW_DATA, PB_BLOB, NULL},
 	{TENSOR_DOUBLE_DATA, PB_NUMBERS, NULL}, {TENSOR_UINT64_DATA, PB_NUMBERS, NULL},
 };
-static const struct pb_type tensor_type = {"TensorProto", FIELDS(tensor_fields), TENSOR_RECORD, 0};
+const struct pb_type onnx_tensor_type = {"TensorProto", FIELDS(tensor_fields), TENSOR_RECORD, 0};
 
-static const struct pb_field sparse_fields[] = {{1, PB_MESSAGE, &tensor_type}, {2, PB_MESSAGE, &tensor_type}};
+static const struct pb_field sparse_fields[] = {{1, PB_MESSAGE, &onnx_tensor_type}, {2, PB_MESSAGE, &onnx_tensor_type}};
 static const struct pb_type sparse_type = {"SparseTensorProto", FIELDS(sparse_fields), 0, 0};
 
 static const struct pb_type dimension_type = {"Dimension", NULL, 0, 0, 0};
 static const struct pb_field shape_fields[] = {{1, PB_MESSAGE, &dimension_type}};
 static const struct pb_type shape_type = {"TensorShapeProto", FIELDS(shape_fields), 0, 0};
 static const struct pb_field tensor_type_fields[] = {{2, PB_MESSAGE, &shape_type}};
-static const struct pb_type tensor_type_type = {"TypeProto.Tensor", FIELDS(tensor_type_fields), 0, 0};
-static const struct pb_type type_type;
-static const struct pb_field element_fields[] = {{1, PB_MESSAGE, &type_type}};
+const struct pb_type onnx_tensor_type_type = {"TypeProto.Tensor", FIELDS(tensor_type_fields), 0, 0};
+static const struct pb_field element_fields[] = {{1, PB_MESSAGE, &onnx_type_type}};
 static const struct pb_type element_type = {"TypeProto.Sequence", FIELDS(element_fields), 0, 0};
-static const struct pb_field map_fields[] = {{2, PB_MESSAGE, &type_type}};
+static const struct pb_field map_fields[] = {{2, PB_MESSAGE, &onnx_type_type}};
 static const struct pb_type map_type = {"TypeProto.Map", FIELDS(map_fields), 0, 0};
 static const struct pb_field type_fields[] = {
-	{1, PB_MESSAGE, &tensor_type_type}, {4, PB_MESSAGE, &element_type}, {5, PB_MESSAGE, &map_type},
-	{8, PB_MESSAGE, &tensor_type_type}, {9, PB_MESSAGE, &element_type},
+	{1, PB_MESSAGE, &onnx_tensor_type_type}, {4, PB_MESSAGE, &element_type}, {5, PB_MESSAGE, &map_type},
+	{8, PB_MESSAGE, &onnx_tensor_type_type}, {9, PB_MESSAGE, &element_type},
 };
-static const struct pb_type type_type = {"TypeProto", FIELDS(type_fields), 0, 0};
-static const struct pb_field value_info_fields[] = {{2, PB_MESSAGE, &type_type}};
-static const struct pb_type value_info_type = {"ValueInfoProto", FIELDS(value_info_fields), 0, 0};
+const struct pb_type onnx_type_type = {"TypeProto", FIELDS(type_fields), 0, 0};
+static const struct pb_field value_info_fields[] = {{2, PB_MESSAGE, &onnx_type_type}};
+const struct pb_type onnx_value_info_type = {"ValueInfoProto", FIELDS(value_info_fields), 0, 0};
 
 /* Names inside annotations and nodes are plain fields; the tables list what has to be opened. */
-static const struct pb_type entry_type = {"StringStringEntryProto", NULL, 0, 0, 0};
-static const struct pb_field annotation_fields[] = {{2, PB_MESSAGE, &entry_type}};
-static const struct pb_type annotation_type = {"TensorAnnotation", FIELDS(annotation_fields), 0, 0};
+const struct pb_type onnx_entry_type = {"StringStringEntryProto", NULL, 0, 0, 0};
+static const struct pb_field annotation_fields[] = {{2, PB_MESSAGE, &onnx_entry_type}};
+const struct pb_type onnx_annotation_type = {"TensorAnnotation", FIELDS(annotation_fields), 0, 0};
 
-static const struct pb_type graph_type;
 /* an engine blob in a string attribute is shown as a tensor of bytes rather than kept in memory */
 static const struct pb_field attribute_fields[] = {
-	{ATTRIBUTE_S, PB_BLOB, NULL}, {ATTRIBUTE_T, PB_MESSAGE, &tensor_type}, {6, PB_MESSAGE, &graph_type},
-	{10, PB_MESSAGE, &tensor_type}, {11, PB_MESSAGE, &graph_type}, {14, PB_MESSAGE, &type_type},
-	{15, PB_MESSAGE, &type_type}, {22, PB_MESSAGE, &sparse_type}, {23, PB_MESSAGE, &sparse_type},
+	{ATTRIBUTE_S, PB_BLOB, NULL}, {ATTRIBUTE_T, PB_MESSAGE, &onnx_tensor_type}, {ATTRIBUTE_G, PB_MESSAGE, &onnx_graph_type},
+	{10, PB_MESSAGE, &onnx_tensor_type}, {ATTRIBUTE_GRAPHS, PB_MESSAGE, &onnx_graph_type}, {14, PB_MESSAGE, &onnx_type_type},
+	{15, PB_MESSAGE, &onnx_type_type}, {22, PB_MESSAGE, &sparse_type}, {23, PB_MESSAGE, &sparse_type},
 };
-static const struct pb_type attribute_type = {"AttributeProto", FIELDS(attribute_fields), TENSOR_RECORD, 65536};
-static const struct pb_field node_fields[] = {{NODE_ATTRIBUTE, PB_MESSAGE, &attribute_type}};
-static const struct pb_type node_type = {"NodeProto", FIELDS(node_fields), 0, 0};
+const struct pb_type onnx_attribute_type = {"AttributeProto", FIELDS(attribute_fields), TENSOR_RECORD, 65536};
+static const struct pb_field node_fields[] = {{NODE_ATTRIBUTE, PB_MESSAGE, &onnx_attribute_type}};
+const struct pb_type onnx_node_type = {"NodeProto", FIELDS(node_fields), 0, 0};
 static const struct pb_field graph_fields[] = {
-	{GRAPH_NODE, PB_MESSAGE, &node_type}, {GRAPH_INITIALIZER, PB_MESSAGE, &tensor_type},
-	{GRAPH_INPUT, PB_MESSAGE, &value_info_type}, {GRAPH_OUTPUT, PB_MESSAGE, &value_info_type},
-	{GRAPH_VALUE_INFO, PB_MESSAGE, &value_info_type}, {GRAPH_ANNOTATION, PB_MESSAGE, &annotation_type},
+	{GRAPH_NODE, PB_MESSAGE, &onnx_node_type}, {GRAPH_INITIALIZER, PB_MESSAGE, &onnx_tensor_type},
+	{GRAPH_INPUT, PB_MESSAGE, &onnx_value_info_type}, {GRAPH_OUTPUT, PB_MESSAGE, &onnx_value_info_type},
+	{GRAPH_VALUE_INFO, PB_MESSAGE, &onnx_value_info_type}, {GRAPH_ANNOTATION, PB_MESSAGE, &onnx_annotation_type},
 	{GRAPH_SPARSE, PB_MESSAGE, &sparse_type},
 };
-static const struct pb_type graph_type = {"GraphProto", FIELDS(graph_fields), 0, 0};
+const struct pb_type onnx_graph_type = {"GraphProto", FIELDS(graph_fields), TENSOR_RECORD, 0};
 
-static const struct pb_field training_fields[] = {{1, PB_MESSAGE, &graph_type}, {2, PB_MESSAGE, &graph_type}};
+static const struct pb_field training_fields[] = {{1, PB_MESSAGE, &onnx_graph_type}, {2, PB_MESSAGE, &onnx_graph_type}};
 static const struct pb_type training_type = {"TrainingInfoProto", FIELDS(training_fields), 0, 0};
 static const struct pb_field function_fields[] = {
-	{7, PB_MESSAGE, &node_type}, {11, PB_MESSAGE, &attribute_type}, {12, PB_MESSAGE, &value_info_type},
+	{FUNCTION_NODE, PB_MESSAGE, &onnx_node_type}, {11, PB_MESSAGE, &onnx_attribute_type}, {12, PB_MESSAGE, &onnx_value_info_type},
 };
-static const struct pb_type function_type = {"FunctionProto", FIELDS(function_fields), 0, 0};
+const struct pb_type onnx_function_type = {"FunctionProto", FIELDS(function_fields), TENSOR_RECORD, 0};
 static const struct pb_field model_fields[] = {
-	{MODEL_GRAPH, PB_MESSAGE, &graph_type}, {20, PB_MESSAGE, &training_type}, {25, PB_MESSAGE, &function_type},
-	{MODEL_METADATA, PB_MESSAGE, &entry_type},
+	{MODEL_GRAPH, PB_MESSAGE, &onnx_graph_type}, {MODEL_TRAINING, PB_MESSAGE, &training_type}, {MODEL_FUNCTIONS, PB_MESSAGE, &onnx_function_type},
+	{MODEL_METADATA, PB_MESSAGE, &onnx_entry_type},
 };
 const struct pb_type onnx_model_type = {"ModelProto", FIELDS(model_fields), 0, 0};
