@@ -260,7 +260,7 @@ static bool is_empty(const struct value *map)
 	return !map || (map->kind == VALUE_MAP && map->map.count == 0);
 }
 
-/* Every key is there with its value; another format may need keys that were not there, as ONNX a name. */
+/* Every key is there with its value; another format may need keys that were not there, as a name. */
 static bool holds_all(const struct value *got, const struct value *want)
 {
 	size_t n = got && got->kind == VALUE_MAP ? got->map.count : 0, at = 0;

@@ -93,16 +93,18 @@ struct value *onnx_entries(struct onnx_reader *x, Wia__Onnx__Entry *const *list,
 
 /* ---- recognising ---- */
 
-/* wire types of ModelProto's fields; -1 = there is no such field */
-static int model_wire(uint32_t field)
+/* Whether the tag may stand in a ModelProto. Numbers that are not given yet, up to 100, may come one day. */
+static bool is_model_tag(uint64_t tag)
 {
-	switch (field) {
+	int wire = (int)(tag & 7);
+
+	switch (tag >> 3) {
 	case 1: case 5:
-		return PB_VARINT;
+		return wire == PB_VARINT;
 	case 2: case 3: case 4: case 6: case 7: case 8: case 14: case 20: case 25: case 26:
-		return PB_BYTES;
+		return wire == PB_BYTES;
 	default:
-		return -1;
+		return tag >> 3 > 26 && tag >> 3 <= 100 && (wire == PB_VARINT || wire == PB_BYTES);
 	}
 }
 
@@ -122,7 +124,7 @@ static int onnx_probe(const struct input *in, struct error *e)
 
 		if (cursor_failed(&c))
 			break;
-		foreign = tag >> 3 > 26 || model_wire((uint32_t)(tag >> 3)) != (int)(tag & 7);
+		foreign = !is_model_tag(tag);
 		if (!foreign)
 			value = cursor_varint(&c);
 		if (tag == 8 && !foreign) {

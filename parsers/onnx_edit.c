@@ -87,7 +87,7 @@ static int check_rename(const struct model *m, const struct tensor *t, const str
 		return error_set(e, EOPNOTSUPP, "'%.*s' is named after what holds it", STR_ARG(t->name));
 	if (f->training)
 		return error_set(e, EOPNOTSUPP, "training information names tensors, they keep their names");
-	if (x->name.len <= prefix || memcmp(x->name.ptr, t->name.ptr, prefix) != 0)
+	if (prefix && (x->name.len <= prefix || memcmp(x->name.ptr, t->name.ptr, prefix) != 0))
 		return 0; /* model_edit refuses it */
 	return check_free_name(m, (struct str){x->name.ptr + prefix, x->name.len - prefix}, e);
 }
