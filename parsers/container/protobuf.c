@@ -400,27 +400,11 @@ int pb_put_bytes_field(struct extmap *m, uint32_t number, struct str s)
 	return r < 0 ? r : extmap_append_copy(m, s.ptr, s.len);
 }
 
-/* The pieces of `from`, which may be released afterwards: memory that it owns is copied. */
-static int append_kept(struct extmap *to, const struct extmap *from)
-{
-	int r = from->failed;
-
-	for (size_t i = 0; r == 0 && i < from->count; i++) {
-		const struct extent *x = &from->pieces[i];
-
-		if (x->kind == EXTENT_MEMORY)
-			r = extmap_append_copy(to, (const char *)x->bytes + x->offset, (size_t)x->size);
-		else
-			r = extmap_append(to, x);
-	}
-	return r;
-}
-
 int pb_put_map_field(struct extmap *m, uint32_t number, const struct extmap *content)
 {
 	int r = put_prefix(m, number, content->size);
 
-	return r < 0 ? r : append_kept(m, content);
+	return r < 0 ? r : extmap_append_kept(m, content);
 }
 
 int pb_put_extent_field(struct extmap *m, uint32_t number, const struct extent *content)
@@ -493,13 +477,13 @@ static int rewrite_close(struct rewriter *w, struct extmap *out, struct error *e
 	if (r == 0 && (m->changed || more.size)) {
 		m->changed = true;
 		copy_until(w, m, m->end);
-		r = append_kept(&m->out, &more);
+		r = extmap_append_kept(&m->out, &more);
 	}
 	w->depth--;
 	if (r == 0 && w->depth == 0) {
 		if (!m->changed)
 			copy_until(w, m, m->end);
-		r = append_kept(out, &m->out);
+		r = extmap_append_kept(out, &m->out);
 	} else if (r == 0 && m->changed) {
 		struct open_message *parent = &w->stack[w->depth - 1];
 
@@ -540,7 +524,7 @@ static int rewrite_field(struct rewriter *w, struct error *e)
 		copy_until(w, m, h.at);
 		m->copied = h.content + h.size;
 		m->changed = true;
-		r = append_kept(&m->out, &with);
+		r = extmap_append_kept(&m->out, &with);
 	}
 	if (r < 0)
 		error_set(e, -r, "out of memory");

@@ -304,6 +304,21 @@ int extmap_append_map(struct extmap *m, const struct extmap *other, uint64_t off
 	return 0;
 }
 
+int extmap_append_kept(struct extmap *m, const struct extmap *other)
+{
+	int r = other->failed ? mark(m, -other->failed) : 0;
+
+	for (size_t i = 0; r == 0 && i < other->count; i++) {
+		const struct extent *x = &other->pieces[i];
+
+		if (x->kind == EXTENT_MEMORY)
+			r = extmap_append_copy(m, (const char *)x->bytes + x->offset, (size_t)x->size);
+		else
+			r = extmap_append(m, x);
+	}
+	return r;
+}
+
 int extmap_append_source(struct extmap *m, struct source *src, uint64_t offset, uint64_t size)
 {
 	struct extent x = extent_source(src, offset, size);

@@ -72,6 +72,8 @@ void extmap_release(struct extmap *m); /* for caller's storage; leaves it empty 
 
 int extmap_append(struct extmap *m, const struct extent *x); /* takes a reference of its own */
 int extmap_append_map(struct extmap *m, const struct extmap *other, uint64_t offset, uint64_t size);
+/* All of `other`, which may be released afterwards: memory that it owns is copied. */
+int extmap_append_kept(struct extmap *m, const struct extmap *other);
 int extmap_append_source(struct extmap *m, struct source *src, uint64_t offset, uint64_t size);
 int extmap_append_memory(struct extmap *m, const void *bytes, uint64_t size); /* borrowed */
 int extmap_append_copy(struct extmap *m, const void *bytes, size_t size);
