@@ -303,9 +303,7 @@ static int set_elements(struct reader *x, struct tensor *t, const struct array *
 		t->data = data;
 		return 0;
 	}
-	/* integers come with their sign extended */
-	struct codec *c = info->kind == KIND_FLOAT ? codec_pack_bits(&data, a->dtype, t->count)
-						   : codec_encode(&data, info->npy, a->dtype, t->count);
+	struct codec *c = codec_pack_bits(&data, a->dtype, t->count);
 
 	if (!c)
 		return no_memory(x);

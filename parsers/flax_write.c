@@ -149,8 +149,8 @@ static int take(struct extent *out, struct codec *c, struct error *e)
 	return 0;
 }
 
-/* The elements as the format keeps them: little-endian, a byte for each of the sub-byte types (integers with their
- * sign, the others' bits in the low end). A reference in *out. */
+/* The elements as the format keeps them: little-endian, a byte for each of the sub-byte types, their bits
+ * in the low end as ml_dtypes has them. A reference in *out. */
 static int make_data(struct plan *p, const struct tensor *t, enum dtype *dtype, struct extent *out, struct error *e)
 {
 	const struct dtype_info *info = dtype_info(t->dtype);
@@ -174,8 +174,7 @@ static int make_data(struct plan *p, const struct tensor *t, enum dtype *dtype, 
 			       : 0;
 	}
 	if (info->block > 1)
-		return take(out, info->kind == KIND_FLOAT ? codec_unpack_bits(&t->data, t->dtype, t->count)
-							  : codec_decode(&t->data, t->dtype, false, t->count), e);
+		return take(out, codec_unpack_bits(&t->data, t->dtype, t->count), e);
 	if (big)
 		return take(out, codec_swap(&t->data, t->dtype), e);
 	*out = t->data;

@@ -229,10 +229,11 @@ static int convert_pack(const struct element_codec *c, const void *in, uint64_t 
 	for (uint64_t i = 0; i < elements; i++) {
 		uint32_t v = ((const unsigned char *)in)[i];
 
-		if (v >> bits)
+		/* ml_dtypes keeps negative numbers with or without their sign in the upper bits */
+		if (v >> bits && !(t->kind == KIND_INT && v >> (bits - 1) == 0xffu >> (bits - 1)))
 			return error_set(e, EINVAL, "element %llu has more than the %u bits of %s",
 				(unsigned long long)(first + i), bits, t->name);
-		window |= v << have;
+		window |= (v & ((1u << bits) - 1)) << have;
 		have += bits;
 		while (have >= 8) {
 			*p++ = (unsigned char)window;
