@@ -331,14 +331,14 @@ static int fill_storage(struct torch *t, struct tensor *x, const struct call *c,
 		s->first = d;
 	if (!v3)
 		x->dtype = s->first;
-	if (x->dtype == DTYPE_NONE) {
+	if (x->dtype == DTYPE_NONE || d == DTYPE_NONE) {
 		tensor_damage(t->m, x, "elements of an unknown type");
 		return 0;
 	}
 	bytes = s->content.size;
 	if (s->problem.len)
 		tensor_damage(t->m, x, "%s", s->problem.ptr);
-	else if (!numel || numel->kind != PICKLE_INT || numel->integer < 0 || d == DTYPE_NONE ||
+	else if (!numel || numel->kind != PICKLE_INT || numel->integer < 0 ||
 		ckd_mul(&want, (uint64_t)numel->integer, (uint64_t)elem_bytes(d)) || want != bytes)
 		tensor_damage(t->m, x, "its storage has %" PRIu64 " bytes, the pickle says otherwise", bytes);
 	else if (!fits(l, bytes / elem_bytes(x->dtype)))
@@ -434,7 +434,19 @@ static struct str join(struct torch *t, struct str prefix, const char *by, struc
 	return (struct str){p, prefix.len + n + key.len};
 }
 
-/* Integers beyond 64 bits as bytes; inert objects by the name of their class. */
+/* Unsigned numbers of 64 bits have a ninth byte, of zeroes; longer ones are shown as bytes. */
+static struct value *long_value(struct torch *t, struct str bytes)
+{
+	uint64_t u = 0;
+
+	if (bytes.len != 9 || bytes.ptr[8])
+		return value_bytes(t->m->arena, bytes);
+	for (unsigned i = 0; i < 8; i++)
+		u |= (uint64_t)(unsigned char)bytes.ptr[i] << 8 * i;
+	return value_uint(t->m->arena, u);
+}
+
+/* Inert objects by the name of their class. */
 static struct value *plain(struct torch *t, const struct pickle *p)
 {
 	struct arena *a = t->m->arena;
@@ -444,7 +456,7 @@ static struct value *plain(struct torch *t, const struct pickle *p)
 	case PICKLE_NONE: return value_null(a);
 	case PICKLE_BOOL: return value_bool(a, p->integer);
 	case PICKLE_INT: return value_int(a, p->integer);
-	case PICKLE_LONG: return p->decimal ? value_bigint(a, p->text) : value_bytes(a, p->text);
+	case PICKLE_LONG: return p->decimal ? value_bigint(a, p->text) : long_value(t, p->text);
 	case PICKLE_FLOAT: return value_float(a, p->real);
 	case PICKLE_STR: case PICKLE_BYTES: return value_str(a, p->text);
 	default: break;
