@@ -188,11 +188,28 @@ struct value *value_get(const struct value *v, const char *key)
 
 static bool list_equal(const struct value *a, const struct value *b, unsigned depth);
 
+static bool is_float(const struct value *v)
+{
+	return v->kind == VALUE_FLOAT || v->kind == VALUE_FLOAT32;
+}
+
+/* Numbers of different kinds that JSON spells alike: 1 and 1.0, a float32 and the double with its shortest digits. */
+static bool same_number(const struct value *a, const struct value *b)
+{
+	if (is_float(a) && is_float(b))
+		return (float)a->real == (float)b->real || (isnan(a->real) && isnan(b->real));
+	if (is_float(a) && b->kind == VALUE_INT)
+		return a->real == (double)b->integer;
+	return a->kind == VALUE_INT && is_float(b) && (double)a->integer == b->real;
+}
+
 static bool equal(const struct value *a, const struct value *b, unsigned depth)
 {
 	if (a == b)
 		return true;
-	if (!a || !b || a->kind != b->kind || a->tag != b->tag || depth > LIMIT_NESTING)
+	if (a && b && a->kind != b->kind)
+		return same_number(a, b);
+	if (!a || !b || a->tag != b->tag || depth > LIMIT_NESTING)
 		return false;
 	switch (a->kind) {
 	case VALUE_NULL:
