@@ -274,7 +274,7 @@ static bool holds_all(const struct value *got, const struct value *want)
 			at++;
 			looked++;
 		}
-		if (looked == n || !value_equal(got->map.members[at % n].value, m->value))
+		if (looked == n || !value_alike(got->map.members[at % n].value, m->value))
 			return false;
 	}
 	return true;
@@ -290,7 +290,7 @@ static int compare_metadata(const struct job *j, const struct model *got, struct
 	static const char *const names[] = {"model", "preprocessing", "properties", "values"};
 
 	for (int i = 0; i < 4; i++)
-		if (j->c->in_place ? !(is_empty(a[i]) && is_empty(b[i])) && !(a[i] && b[i] && value_equal(a[i], b[i]))
+		if (j->c->in_place ? !(is_empty(a[i]) && is_empty(b[i])) && !(a[i] && b[i] && value_alike(a[i], b[i]))
 				   : !holds_all(b[i], a[i]))
 			return error_set(e, EIO, "metadata: '%s' differs", names[i]);
 	return 0;

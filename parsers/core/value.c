@@ -186,7 +186,7 @@ struct value *value_get(const struct value *v, const char *key)
 	return m ? m->value : NULL;
 }
 
-static bool list_equal(const struct value *a, const struct value *b, unsigned depth);
+static bool list_equal(const struct value *a, const struct value *b, bool alike, unsigned depth);
 
 static bool is_float(const struct value *v)
 {
@@ -203,11 +203,11 @@ static bool same_number(const struct value *a, const struct value *b)
 	return a->kind == VALUE_INT && is_float(b) && (double)a->integer == b->real;
 }
 
-static bool equal(const struct value *a, const struct value *b, unsigned depth)
+static bool equal(const struct value *a, const struct value *b, bool alike, unsigned depth)
 {
 	if (a == b)
 		return true;
-	if (a && b && a->kind != b->kind)
+	if (alike && a && b && a->kind != b->kind)
 		return same_number(a, b);
 	if (!a || !b || a->tag != b->tag || depth > LIMIT_NESTING)
 		return false;
@@ -229,7 +229,7 @@ static bool equal(const struct value *a, const struct value *b, unsigned depth)
 	case VALUE_LIST:
 	case VALUE_TUPLE:
 	case VALUE_MAP:
-		return list_equal(a, b, depth + 1);
+		return list_equal(a, b, alike, depth + 1);
 	}
 	return false;
 }
@@ -251,7 +251,7 @@ static void sort_members(const struct value *v, const struct member **out)
 }
 
 /* Maps of one count. Some formats keep no order, so none is compared. */
-static bool map_equal(const struct value *a, const struct value *b, unsigned depth)
+static bool map_equal(const struct value *a, const struct value *b, bool alike, unsigned depth)
 {
 	size_t n = a->map.count;
 	const struct member **sorted = n ? reallocarray(NULL, n, 2 * sizeof(*sorted)) : NULL;
@@ -262,27 +262,32 @@ static bool map_equal(const struct value *a, const struct value *b, unsigned dep
 		sort_members(b, sorted + n);
 	}
 	for (size_t i = 0; same && i < n; i++)
-		same = str_eq(sorted[i]->key, sorted[n + i]->key) && equal(sorted[i]->value, sorted[n + i]->value, depth);
+		same = str_eq(sorted[i]->key, sorted[n + i]->key) && equal(sorted[i]->value, sorted[n + i]->value, alike, depth);
 	free(sorted);
 	return same;
 }
 
-static bool list_equal(const struct value *a, const struct value *b, unsigned depth)
+static bool list_equal(const struct value *a, const struct value *b, bool alike, unsigned depth)
 {
 	if (a->kind != VALUE_MAP) {
 		if (a->list.count != b->list.count)
 			return false;
 		for (size_t i = 0; i < a->list.count; i++)
-			if (!equal(a->list.items[i], b->list.items[i], depth))
+			if (!equal(a->list.items[i], b->list.items[i], alike, depth))
 				return false;
 		return true;
 	}
-	return a->map.count == b->map.count && map_equal(a, b, depth);
+	return a->map.count == b->map.count && map_equal(a, b, alike, depth);
 }
 
 bool value_equal(const struct value *a, const struct value *b)
 {
-	return equal(a, b, 0);
+	return equal(a, b, false, 0);
+}
+
+bool value_alike(const struct value *a, const struct value *b)
+{
+	return equal(a, b, true, 0);
 }
 
 static struct value *copy(struct arena *a, const struct value *v, unsigned depth)

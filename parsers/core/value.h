@@ -80,8 +80,9 @@ int value_put(struct arena *a, struct value *map, struct str key, struct value *
 /* NULL when v is NULL, no map, or has no such key; the last of equal keys */
 struct value *value_get(const struct value *v, const char *key);
 /* Maps are equal whatever the order of their keys. */
-/* Whatever the order of maps; numbers of different kinds by what JSON shows (1 and 1.0, float32 and double). */
 bool value_equal(const struct value *a, const struct value *b);
+/* The same, but numbers of different kinds by what JSON shows: 1 is 1.0, a float32 the double of the same digits. */
+bool value_alike(const struct value *a, const struct value *b);
 /* A deep copy into another arena; no recursion deeper than LIMIT_NESTING (then NULL). */
 struct value *value_copy(struct arena *a, const struct value *v);
 
