@@ -209,7 +209,7 @@ static bool equal(const struct value *a, const struct value *b, bool alike, unsi
 		return true;
 	if (alike && a && b && a->kind != b->kind)
 		return same_number(a, b);
-	if (!a || !b || a->tag != b->tag || depth > LIMIT_NESTING)
+	if (!a || !b || a->kind != b->kind || a->tag != b->tag || depth > LIMIT_NESTING)
 		return false;
 	switch (a->kind) {
 	case VALUE_NULL:
