@@ -366,6 +366,21 @@ static void keep_alias(struct torch *t, struct tensor *x)
 	x->alias_of = MODEL_NONE;
 }
 
+/* Conjugated and negated views keep the bytes of what they are views of: shown as they are, the numbers would be wrong. */
+static bool is_lazy_view(const struct call *c)
+{
+	static const char *const bits[] = {"conj", "neg"};
+	const struct pickle *facts = pickle_item(c->args, str_ends(c->func, STR("_v3")) ? 7 : 6);
+
+	for (size_t i = 0; i < 2; i++) {
+		const struct pickle *bit = facts ? pickle_get(facts, bits[i]) : NULL;
+
+		if (bit && bit->kind == PICKLE_BOOL && bit->integer)
+			return true;
+	}
+	return false;
+}
+
 static int add_tensor(struct torch *t, struct str name, const struct call *c)
 {
 	struct tensor *x = model_add_tensor(t->m, t->e);
@@ -384,6 +399,8 @@ static int add_tensor(struct torch *t, struct str name, const struct call *c)
 		return tensor_set_shape(t->m, x, NULL, 0, t->e);
 	}
 	r = fill_storage(t, x, c, &l, storage->args);
+	if (is_lazy_view(c))
+		tensor_damage(t->m, x, "a conjugated or negated view, which is not read");
 	if (x->dtype == DTYPE_FLOAT4_E2M1 && l.rank && ckd_mul(&l.shape[l.rank - 1], l.shape[l.rank - 1], (uint64_t)2))
 		return error_set(t->e, EIO, "tensor '%.*s' is too large", STR_ARG(name));
 	if (!r)

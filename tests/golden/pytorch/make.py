@@ -21,9 +21,9 @@ def ints(*n):
     return b"(" + b"".join(i(x) for x in n) + b"t"
 
 
-def tensor(key, numel, offset, size, stride, kind="FloatStorage"):
+def tensor(key, numel, offset, size, stride, kind="FloatStorage", facts=b""):
     return (b"ctorch._utils\n_rebuild_tensor_v2\n((" + u("storage") + b"ctorch\n" + kind.encode() + b"\n" + u(key) + u("cpu") +
-            i(numel) + b"tQ" + i(offset) + ints(*size) + ints(*stride) + b"\x89ccollections\nOrderedDict\n)RtR")
+            i(numel) + b"tQ" + i(offset) + ints(*size) + ints(*stride) + b"\x89ccollections\nOrderedDict\n)R" + facts + b"tR")
 
 
 def table(**items):
@@ -46,6 +46,10 @@ save("good-views", table(
     scalar=tensor("0", 6, 5, (), ()), outside=tensor("0", 6, 4, (3,), (1,)), far=tensor("0", 6, 0, (2, 2), (2**31 - 1, 1)),
     lost=tensor("9", 6, 0, (6,), (1,)), short=tensor("0", 7, 0, (6,), (1,)), odd=tensor("0", 6, 0, (6,), (1,), "OddStorage"),
     negative=tensor("0", 6, 0, (-1,), (1,))) + b".", d0=floats)
+save("good-lazy", table(
+    conj=tensor("0", 6, 0, (3,), (1,), "ComplexFloatStorage", table(conj=b"\x88")),
+    neg=tensor("0", 6, 0, (3,), (1,), "ComplexFloatStorage", table(neg=b"I01\n")),
+    plain=tensor("0", 6, 0, (3,), (1,), "ComplexFloatStorage", table(conj=b"\x89"))) + b".", d0=floats * 2)
 save("good-byteorder", table(w=tensor("0", 6, 0, (6,), (1,))) + b".", b"big", d0=struct.pack(">6f", *range(6)))
 save("good-inert", table(
     call=b"cos\nsystem\n" + u("touch /tmp/called") + b"\x85R", name=b"cposix\nsystem\n", big=b"\x8a\x09" + b"\xff" * 8 + b"\x00",
